@@ -1,0 +1,9 @@
+// Package plugin is the policy that decides, per request, whether the engine
+// chosen by the Endpoint Picker may restore KV cache from outside GPU memory or
+// must recompute the prefix.
+//
+// It is the last stop of the data path metrics -> tuner -> store -> plugin ->
+// request: evidence + waiting queue + parameters -> decision. It reads the
+// store's contracts and nothing else: no EPP framework, no Prometheus queries,
+// no Kubernetes. Adapters in the folders below translate for one framework each.
+package plugin

@@ -1,0 +1,98 @@
+package store
+
+import "time"
+
+// Decision is the one record of something the tuner decided about a pool. The
+// log, the history, the status API and `kvtuner explain` all show this record.
+type Decision struct {
+	// ID is unique within a pool and sorts by time.
+	ID   string    `json:"id"`
+	Pool string    `json:"pool"`
+	Time time.Time `json:"time"`
+	Kind Kind      `json:"kind"`
+	// Mode is "observe" (nothing was published) or "enforce".
+	Mode string `json:"mode"`
+	// Revision of the document this decision wrote; 0 if it wrote none.
+	Revision int64  `json:"revision,omitempty"`
+	Trial    string `json:"trial,omitempty"`
+	// From is the incumbent before the decision, To the parameters it chose.
+	From Params `json:"from"`
+	To   Params `json:"to"`
+	// Reason is one sentence for an on-call engineer, with the numbers in it.
+	Reason   string    `json:"reason"`
+	Evidence *Evidence `json:"evidence,omitempty"`
+}
+
+// Kind says what a decision did.
+type Kind string
+
+// Kinds of decision, in the order a pool usually sees them.
+const (
+	KindAdopt     Kind = "adopt"     // took over the parameters found at start
+	KindTrial     Kind = "trial"     // started trying a candidate
+	KindMove      Kind = "move"      // the candidate was better: it is the incumbent
+	KindKeep      Kind = "keep"      // worse or no detectable difference: incumbent stays
+	KindAbort     Kind = "abort"     // guard or missing data ended a trial
+	KindShed      Kind = "shed"      // collapse: restores reduced at once, without a trial
+	KindRecover   Kind = "recover"   // restores allowed again after a shed
+	KindRest      Kind = "rest"      // search settled
+	KindWake      Kind = "wake"      // a change was detected: search again
+	KindHold      Kind = "hold"      // tuning suspended: no data, outside schedule, no effect
+	KindPause     Kind = "pause"     // by hand
+	KindResume    Kind = "resume"    // by hand
+	KindDrift     Kind = "drift"     // someone else wrote the document
+	KindRollback  Kind = "rollback"  // back to the last known good after a move
+	KindReconcile Kind = "reconcile" // a trial left by an earlier tuner was ended
+)
+
+// Evidence is what a decision rests on.
+type Evidence struct {
+	Verdict string `json:"verdict,omitempty"`
+	// Effect is the candidate's relative cost change: -0.10 is 10% better.
+	Effect *Interval `json:"effect,omitempty"`
+	// Arms summarises each side.
+	Arms []ArmSummary `json:"arms,omitempty"`
+	// Alternatives are the candidates considered, the chosen one first.
+	Alternatives []Alternative `json:"alternatives,omitempty"`
+	// Samples are the observations, oldest first.
+	Samples []Sample `json:"samples,omitempty"`
+	// Queries as sent to Prometheus.
+	Queries []string `json:"queries,omitempty"`
+}
+
+// Interval is an estimate with a confidence interval.
+type Interval struct {
+	Estimate   float64 `json:"estimate"`
+	Low        float64 `json:"low"`
+	High       float64 `json:"high"`
+	Confidence float64 `json:"confidence"`
+	// N is the number of independent comparisons (blocks) behind it.
+	N int `json:"n"`
+}
+
+// ArmSummary is one arm of a comparison, over its judged samples.
+type ArmSummary struct {
+	Arm      Arm     `json:"arm"`
+	Params   Params  `json:"params"`
+	Samples  int     `json:"samples"`
+	Requests float64 `json:"requests"`
+	// Signals by name, in the units of the tuner's signals.
+	Signals map[string]float64 `json:"signals"`
+}
+
+// Alternative is a candidate that was considered.
+type Alternative struct {
+	Params Params `json:"params"`
+	Why    string `json:"why"`
+}
+
+// Sample is one observation of a pool.
+type Sample struct {
+	Time time.Time `json:"time"`
+	Arm  Arm       `json:"arm"`
+	// State is "ok", "idle" or "unknown"; signals are present only for "ok".
+	State string `json:"state"`
+	Why   string `json:"why,omitempty"`
+	// Signals by name, in the units of the tuner's signals.
+	Signals map[string]float64 `json:"signals,omitempty"`
+}
