@@ -5,6 +5,10 @@ import "time"
 // APIVersion names the schema of Document.
 const APIVersion = "kvtuner/v1alpha1"
 
+// MaxLease is how long a candidate can stay in force after the last write of
+// its document.
+const MaxLease = time.Hour
+
 // Document is what the tuner publishes for one pool and the plugin obeys.
 type Document struct {
 	APIVersion string `json:"apiVersion"`
@@ -25,7 +29,9 @@ type Trial struct {
 	Assignment Assignment `json:"assignment"`
 	StartedAt  time.Time  `json:"startedAt"`
 	// ExpiresAt is when every reader drops the candidate by itself, so that a
-	// tuner that dies mid-trial cannot leave it running.
+	// tuner that dies mid-trial cannot leave it running. It is after StartedAt
+	// and at most MaxLease after Document.UpdatedAt: a longer trial is renewed
+	// with each write.
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
@@ -65,3 +71,16 @@ const (
 	// ArmCandidate runs Trial.Candidate.
 	ArmCandidate Arm = "candidate"
 )
+
+// Clone returns a copy that shares nothing with d; nil of nil.
+func (d *Document) Clone() *Document {
+	if d == nil {
+		return nil
+	}
+	c := *d
+	if d.Trial != nil {
+		trial := *d.Trial
+		c.Trial = &trial
+	}
+	return &c
+}

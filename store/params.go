@@ -1,13 +1,10 @@
 package store
 
-import "math"
-
-// Tokens counts prompt tokens whose KV cache lies outside GPU memory.
-type Tokens int64
-
-// Never is the token minimum that no request reaches: every prefix is
-// recomputed. It is written "inf" in documents and on the command line.
-const Never Tokens = math.MaxInt64
+import (
+	"fmt"
+	"math"
+	"strings"
+)
 
 // NoGate is the queue limit that never closes the gate.
 const NoGate = 0
@@ -24,22 +21,63 @@ type Params struct {
 	MaxWaitingRequests int `json:"maxWaitingRequests"`
 }
 
-// Bounds limit Params on both ends. Waiting limits are ordered by how much they
-// let through, so NoGate is the loosest and may only be the upper end.
-type Bounds struct {
-	MinExternalReusableTokens TokenRange   `json:"minExternalReusableTokens"`
-	MaxWaitingRequests        WaitingRange `json:"maxWaitingRequests"`
+// Names of the fields in documents, configuration and errors.
+const (
+	fieldTokens  = "minExternalReusableTokens"
+	fieldWaiting = "maxWaitingRequests"
+
+	allowedWaiting = "a whole number: 0 for no gate, or 1 or more"
+)
+
+// String is tokens and queue limit as on the command line: "1024+8", "inf+0".
+func (p Params) String() string {
+	return fmt.Sprintf("%s+%d", p.MinExternalReusableTokens, p.MaxWaitingRequests)
 }
 
-// TokenRange is an inclusive range of token minimums.
-type TokenRange struct {
-	Min Tokens `json:"min"`
-	Max Tokens `json:"max"`
+// ParseParams reads what Params.String writes; errors wrap ErrInvalid.
+func ParseParams(s string) (Params, error) {
+	tokens, waiting, found := strings.Cut(s, "+")
+	if !found {
+		return Params{}, refuse("parameters", s, `<tokens>+<waiting>, such as "1024+8" or "inf+0"`)
+	}
+	var p Params
+	if err := p.MinExternalReusableTokens.UnmarshalText([]byte(tokens)); err != nil {
+		return Params{}, under(fieldTokens, err)
+	}
+	n, ok := parseCount(waiting)
+	if !ok || n > math.MaxInt {
+		return Params{}, refuse(fieldWaiting, waiting, allowedWaiting)
+	}
+	p.MaxWaitingRequests = int(n)
+	return p, nil
 }
 
-// WaitingRange is an inclusive range of queue limits; Max 0 means "no gate is
-// allowed, too".
-type WaitingRange struct {
-	Min int `json:"min"`
-	Max int `json:"max"`
+// Validate names the field that is out of range; errors wrap ErrInvalid.
+func (p Params) Validate() error {
+	if err := p.MinExternalReusableTokens.Validate(); err != nil {
+		return under(fieldTokens, err)
+	}
+	return validateWaiting(fieldWaiting, p.MaxWaitingRequests)
+}
+
+func validateWaiting(field string, n int) error {
+	if n < 0 {
+		return refuse(field, n, allowedWaiting)
+	}
+	return nil
+}
+
+// CompareWaiting orders queue limits by how much they let through: negative if
+// a is stricter than b, 0 if equal, positive if looser. NoGate is the loosest.
+func CompareWaiting(a, b int) int {
+	switch {
+	case a == b:
+		return 0
+	case a == NoGate:
+		return 1
+	case b == NoGate || a < b:
+		return -1
+	default:
+		return 1
+	}
 }

@@ -1,0 +1,97 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Sentinels for errors.Is. The errors themselves say what was being done, and
+// what to do about it.
+var (
+	// ErrNotFound means there is nothing there yet. It is a state, not a
+	// failure: a pool has no document before its tuner writes the first.
+	ErrNotFound = errors.New("not found")
+	// ErrInvalid means a value that is refused; see FieldError.
+	ErrInvalid = errors.New("invalid")
+	// ErrConflict means another writer was there first; see ConflictError.
+	ErrConflict = errors.New("conflict")
+)
+
+// FieldError is one value that is refused. It wraps ErrInvalid.
+type FieldError struct {
+	// Field is the path to the value, such as "trial.candidate"; empty for the
+	// whole.
+	Field string
+	// Value as found, shortened.
+	Value string
+	// Allowed says what would have been accepted.
+	Allowed string
+}
+
+// Error names the field, the value and what is allowed.
+func (e *FieldError) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("%s is not allowed, want %s", e.Value, e.Allowed)
+	}
+	return fmt.Sprintf("%s: %s is not allowed, want %s", e.Field, e.Value, e.Allowed)
+}
+
+// Unwrap returns ErrInvalid.
+func (e *FieldError) Unwrap() error { return ErrInvalid }
+
+// ConflictError is a write that does not follow what is stored. It wraps
+// ErrConflict.
+type ConflictError struct {
+	// Stored is the revision in the store, 0 if there is no document.
+	Stored int64
+	// Next is the revision that was to be written.
+	Next int64
+}
+
+// Error names both revisions.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("conflict: revision %d does not follow stored revision %d, want %d: load the document and apply the change to it again",
+		e.Next, e.Stored, e.Stored+1)
+}
+
+// Unwrap returns ErrConflict.
+func (e *ConflictError) Unwrap() error { return ErrConflict }
+
+// refuse returns a FieldError; value is shown on one line, strings quoted.
+func refuse(field string, value any, allowed string) error {
+	return &FieldError{Field: field, Value: show(value), Allowed: allowed}
+}
+
+func show(value any) string {
+	switch v := value.(type) {
+	case string:
+		return shorten(fmt.Sprintf("%q", v))
+	case []byte:
+		return shorten(strings.Join(strings.Fields(string(v)), " "))
+	default:
+		return shorten(fmt.Sprint(v))
+	}
+}
+
+const shownBytes = 80
+
+func shorten(s string) string {
+	if len(s) <= shownBytes {
+		return s
+	}
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(s[:shownBytes], ""), len(s))
+}
+
+// under puts field in front of the path of a FieldError.
+func under(field string, err error) error {
+	var fe *FieldError
+	if err == nil || !errors.As(err, &fe) {
+		return err
+	}
+	path := field
+	if fe.Field != "" {
+		path += "." + fe.Field
+	}
+	return &FieldError{Field: path, Value: fe.Value, Allowed: fe.Allowed}
+}
