@@ -46,8 +46,8 @@ func (o *object) split(raw []byte) error {
 	if _, err := d.Token(); err != nil {
 		return broken(d, err)
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return refuse("", bytes.TrimSpace(raw[d.InputOffset():]), "nothing after the JSON object")
+	if rest := bytes.TrimSpace(raw[d.InputOffset():]); len(rest) > 0 {
+		return refuse("", string(rest), "nothing after the JSON object")
 	}
 	return nil
 }
