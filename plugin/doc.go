@@ -6,4 +6,9 @@
 // request: evidence + waiting queue + parameters -> decision. It reads the
 // store's contracts and nothing else: no EPP framework, no Prometheus queries,
 // no Kubernetes. Adapters in the folders below translate for one framework each.
+//
+// An adapter feeds the waiting queue with [Policy.Observe] and the parameter
+// document with [Policy.Apply], asks [Policy.Decide] once a request, writes the
+// answer into the body with [Decision.Mutate], and reports what came of it with
+// [Policy.ObserveFirstToken] and [Policy.ObserveOutput].
 package plugin

@@ -16,12 +16,12 @@ type Request struct {
 
 // Evidence is what is known of a request's cached prefix on its endpoint.
 type Evidence struct {
-	// Prompts has one match a prompt of the request; nil is "no evidence".
+	// Prompts has one match a prompt of the request; empty is "no evidence".
 	Prompts []PrefixMatch
 	// BlockSize is the number of tokens in a block.
 	BlockSize int
-	// LoadTiers are the tiers the client permits to load from
-	// (kv_transfer_params.kv_load_tiers); nil permits all.
+	// LoadTiers are the tiers the client permits to load from, as LoadTiers
+	// reads them; nil permits all, an empty list none.
 	LoadTiers []string
 }
 
@@ -42,7 +42,17 @@ type Action uint8
 const (
 	Load Action = iota
 	Recompute
+
+	actions = iota
 )
+
+// String is the value of the action label: "load" or "recompute".
+func (a Action) String() string {
+	if a == Recompute {
+		return "recompute"
+	}
+	return "load"
+}
 
 // Decision is the policy's answer for one request.
 type Decision struct {
@@ -56,4 +66,6 @@ type Decision struct {
 	// ReusableTokens is what a restore would bring; meaningful if Evidence.
 	ReusableTokens int
 	Evidence       bool
+
+	metrics *metrics // counts what Mutate refuses; nil counts nothing
 }

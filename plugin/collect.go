@@ -1,0 +1,226 @@
+package plugin
+
+import (
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/kvtuner/kvtuner/store"
+)
+
+// descs describe the series that are put together when collected.
+type descs struct {
+	decisions, tokens                                   *prometheus.Desc
+	started, finished, ttft, measured, computed         *prometheus.Desc
+	endpoints, average, closed, transitions, sampleAge  *prometheus.Desc
+	revision, source, parameter, clamped, age, trialEnd *prometheus.Desc
+}
+
+func newDescs(constant prometheus.Labels) *descs {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("selective_kv_"+name, help, labels, constant)
+	}
+	return &descs{
+		decisions:   desc("decisions_total", "Decisions, by arm, action and reason.", "arm", "action", "reason"),
+		tokens:      desc("external_reusable_tokens", "Tokens that a restore would bring, of requests with evidence."),
+		started:     desc("cost_started_total", "Requests decided, by action and power of two of reusable tokens.", "action", "reusable"),
+		finished:    desc("cost_finished_total", "Of those, requests whose first token was seen.", "action", "reusable"),
+		ttft:        desc("cost_ttft_seconds_total", "Sum of their time to first token.", "action", "reusable"),
+		measured:    desc("cost_measured_total", "Of those, requests whose computed tokens are known.", "action", "reusable"),
+		computed:    desc("cost_computed_tokens_total", "Sum of their prompt tokens that the engine computed.", "action", "reusable"),
+		endpoints:   desc("endpoints", "Endpoints whose queue is followed."),
+		average:     desc("endpoint_waiting_ewma", "Smoothed number of requests waiting, as of the last sample.", "endpoint"),
+		closed:      desc("endpoint_gate_closed", "1 if the queue gate is closed under the limit in force, else 0.", "endpoint"),
+		sampleAge:   desc("endpoint_sample_age_seconds", "Age of the last sample of the waiting queue.", "endpoint"),
+		transitions: desc("endpoint_gate_transitions_total", "Times the queue gate closed or opened.", "endpoint", "to"),
+		revision:    desc("revision", "Revision of the parameter document in force; 0 for static configuration."),
+		source:      desc("source", "1 for where the parameters in force come from.", "source"),
+		parameter:   desc("parameter", "Parameters in force; +Inf tokens recompute everything, 0 waiting is no gate.", "arm", "name"),
+		clamped:     desc("clamped", "1 if a document's parameters were clamped to the bounds.", "arm"),
+		age:         desc("document_age_seconds", "Time since the document in force was written."),
+		trialEnd:    desc("trial_remaining_seconds", "Time until the trial in force is dropped."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	d := m.descs
+	for _, desc := range []*prometheus.Desc{
+		d.decisions, d.tokens, d.started, d.finished, d.ttft, d.measured, d.computed,
+		d.endpoints, d.average, d.closed, d.sampleAge, d.transitions,
+		d.revision, d.source, d.parameter, d.clamped, d.age, d.trialEnd,
+	} {
+		ch <- desc
+	}
+	for _, v := range m.vectors {
+		v.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	out := sink(ch)
+	m.collectDecisions(out)
+	m.collectCosts(out)
+	m.collectTokens(out)
+	for _, v := range m.vectors {
+		v.Collect(ch)
+	}
+	if p := m.policy.Load(); p != nil {
+		p.collectEndpoints(out, m.descs)
+		p.collectInForce(out, m.descs)
+	}
+}
+
+// sink takes metrics made on the spot.
+type sink chan<- prometheus.Metric
+
+func (s sink) counter(d *prometheus.Desc, v float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+}
+
+func (s sink) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (m *metrics) collectDecisions(out sink) {
+	for arm := range arms {
+		for reason := range Reason(reasons) {
+			var sum uint64
+			for i := range m.shards {
+				sum += m.shards[i].decisions[arm][reason].Load()
+			}
+			out.counter(m.descs.decisions, float64(sum), string(armNames[arm]), reason.Action().String(), reason.String())
+		}
+	}
+}
+
+func (m *metrics) collectCosts(out sink) {
+	for action := range Action(actions) {
+		for b, label := range costLabels {
+			// Finished first: a request is never finished before it is started.
+			c := &m.costs[action][b]
+			out.counter(m.descs.finished, float64(c.finished.Load()), action.String(), label)
+			out.counter(m.descs.ttft, time.Duration(c.ttft.Load()).Seconds(), action.String(), label)
+			out.counter(m.descs.measured, float64(c.measured.Load()), action.String(), label)
+			out.counter(m.descs.computed, float64(c.computed.Load()), action.String(), label)
+			var started uint64
+			for i := range m.shards {
+				started += m.shards[i].started[action][b].Load()
+			}
+			out.counter(m.descs.started, float64(started), action.String(), label)
+		}
+	}
+}
+
+// collectTokens merges the shards into one histogram, native and classic.
+func (m *metrics) collectTokens(out sink) {
+	var zero, sum, count uint64
+	native := map[int]int64{}
+	for i := range m.shards {
+		c := &m.shards[i].tokens
+		zero += c.zero.Load()
+		sum += c.sum.Load()
+		for b := range c.buckets {
+			if n := c.buckets[b].Load(); n > 0 {
+				native[b] += int64(n)
+				count += n
+			}
+		}
+	}
+	h, err := prometheus.NewConstNativeHistogram(m.descs.tokens, count+zero, float64(sum), native, nil, zero,
+		tokenSchema, prometheus.DefNativeHistogramZeroThreshold, time.Time{})
+	if err != nil {
+		h = prometheus.NewInvalidMetric(m.descs.tokens, err)
+	}
+	out <- &tokenHistogram{Metric: h, classic: classicBuckets(zero, native)}
+}
+
+// classicBuckets counts the same requests cumulatively: the bounds are ends of
+// native buckets, too.
+func classicBuckets(zero uint64, native map[int]int64) []*dto.Bucket {
+	buckets := make([]*dto.Bucket, len(classicBounds))
+	for i, bound := range classicBounds {
+		count := zero
+		for b, n := range native {
+			if bound > 0 && b <= tokenBucket(bound) {
+				count += uint64(n)
+			}
+		}
+		end := float64(bound)
+		buckets[i] = &dto.Bucket{CumulativeCount: &count, UpperBound: &end}
+	}
+	return buckets
+}
+
+// tokenHistogram adds classic buckets to a native histogram.
+type tokenHistogram struct {
+	prometheus.Metric
+	classic []*dto.Bucket
+}
+
+// Write implements prometheus.Metric.
+func (h *tokenHistogram) Write(to *dto.Metric) error {
+	if err := h.Metric.Write(to); err != nil {
+		return err
+	}
+	to.Histogram.Bucket = h.classic
+	return nil
+}
+
+func (p *Policy) collectEndpoints(out sink, d *descs) {
+	now, s := p.elapsed(), p.inForce.Load()
+	followed := 0
+	for name, e := range p.endpoints.all() {
+		at := e.gate.at.Load()
+		if at == never || e.idle(now) {
+			continue
+		}
+		followed++
+		limit := s.params[s.arm(e, name, now)].MaxWaitingRequests
+		out.gauge(d.average, e.gate.average(), name)
+		out.gauge(d.closed, bit(p.gated(limit, e, now)), name)
+		out.gauge(d.sampleAge, time.Duration(now-at).Seconds(), name)
+		out.counter(d.transitions, float64(e.closings.Load()), name, "closed")
+		out.counter(d.transitions, float64(e.openings.Load()), name, "open")
+	}
+	out.gauge(d.endpoints, float64(followed))
+}
+
+func (p *Policy) collectInForce(out sink, d *descs) {
+	f := p.InForce()
+	out.gauge(d.revision, float64(f.Revision))
+	for _, source := range []Source{SourceConfig, SourceStore, SourceExpired} {
+		out.gauge(d.source, bit(source == f.Source), string(source))
+	}
+	if p.config.LoadPolicy != Threshold {
+		return
+	}
+	out.params(d, store.ArmBaseline, f.Baseline, f.BaselineClamped)
+	if f.Source != SourceConfig {
+		out.gauge(d.age, f.Age.Seconds())
+	}
+	if t := f.Trial; t != nil {
+		out.params(d, store.ArmCandidate, t.Candidate, t.Clamped)
+		out.gauge(d.trialEnd, t.ExpiresAt.Sub(p.now()).Seconds())
+	}
+}
+
+func (s sink) params(d *descs, arm store.Arm, in store.Params, clamped bool) {
+	tokens := float64(in.MinExternalReusableTokens)
+	if in.MinExternalReusableTokens == store.Never {
+		tokens = math.Inf(1)
+	}
+	s.gauge(d.parameter, tokens, string(arm), "min_external_reusable_tokens")
+	s.gauge(d.parameter, float64(in.MaxWaitingRequests), string(arm), "max_waiting_requests")
+	s.gauge(d.clamped, bit(clamped), string(arm))
+}
+
+func bit(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

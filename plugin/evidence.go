@@ -1,0 +1,87 @@
+package plugin
+
+import (
+	"math"
+	"math/bits"
+	"strings"
+)
+
+// Tiers that no restore reads from: the GPU itself, and what the router merely
+// expects to be cached soon.
+const (
+	tierGPU         = "gpu"
+	tierSpeculative = "speculative"
+)
+
+// maxTokens is where token counts saturate: below store.Never, which no request
+// may reach.
+const maxTokens = math.MaxInt - 1
+
+// tokens returns how many tokens a restore would bring, and ReasonReusable; or,
+// when that cannot be told, 0 and the reason why.
+func (e *Evidence) tokens() (int, Reason) {
+	if len(e.Prompts) == 0 {
+		return 0, ReasonNoEvidence
+	}
+	if e.BlockSize <= 0 {
+		return 0, ReasonInvalidEvidence
+	}
+	var sum uint64
+	for i := range e.Prompts {
+		blocks, reason := e.Prompts[i].reusable(e.LoadTiers)
+		if reason != ReasonReusable {
+			return 0, reason
+		}
+		sum = min(sum+uint64(blocks), maxTokens)
+	}
+	high, low := bits.Mul64(sum, uint64(e.BlockSize))
+	if high != 0 || low > maxTokens {
+		return maxTokens, ReasonReusable
+	}
+	return int(low), ReasonReusable
+}
+
+// reusable returns the blocks of one prompt that a restore would bring.
+//
+// A tier's own count starts at block 0 of that tier, so blocks of a tier that
+// lacks block 0 show only in CachedBlocks. But CachedBlocks does not say which
+// tier holds them, so it counts only where every holder but the GPU could be
+// read: the client permits all tiers, and the speculative prefix ends within
+// what the GPU or a permitted tier holds anyway.
+func (m *PrefixMatch) reusable(permitted []string) (int, Reason) {
+	if m.ByTier == nil {
+		return 0, ReasonNoEvidence
+	}
+	if m.CachedBlocks < 0 {
+		return 0, ReasonInvalidEvidence
+	}
+	var gpu, speculative, external int
+	for tier, blocks := range m.ByTier {
+		switch {
+		case blocks < 0:
+			return 0, ReasonInvalidEvidence
+		case tier == tierGPU:
+			gpu = blocks
+		case tier == tierSpeculative:
+			speculative = blocks
+		case permits(permitted, tier):
+			external = max(external, blocks)
+		}
+	}
+	if permitted == nil && len(m.ByTier) > 0 && speculative <= max(gpu, external) {
+		external = max(external, m.CachedBlocks)
+	}
+	return max(external-gpu, 0), ReasonReusable
+}
+
+func permits(permitted []string, tier string) bool {
+	if permitted == nil {
+		return true
+	}
+	for _, p := range permitted {
+		if strings.EqualFold(p, tier) {
+			return true
+		}
+	}
+	return false
+}

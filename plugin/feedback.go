@@ -1,0 +1,28 @@
+package plugin
+
+import "time"
+
+// ObserveFirstToken reports the time from the request's arrival to its first
+// token, and how many prompt tokens the engine computed itself; negative means
+// unknown. Report streamed responses only: without a stream the first token
+// cannot be told from the last. A negative time is refused and counted.
+func (p *Policy) ObserveFirstToken(d Decision, ttft time.Duration, computedTokens int) {
+	if ttft < 0 {
+		p.metrics.refusedSamples.WithLabelValues(sampleTTFT).Inc()
+		return
+	}
+	p.metrics.ttft[armIndex(d.Arm)][d.Action].Observe(ttft.Seconds())
+	if d.Evidence {
+		p.metrics.costs[d.Action][costBucket(d.ReusableTokens)].add(ttft, computedTokens)
+	}
+}
+
+// ObserveOutput reports the number of tokens in a request's finished response.
+// A negative number is refused and counted.
+func (p *Policy) ObserveOutput(d Decision, tokens int) {
+	if tokens < 0 {
+		p.metrics.refusedSamples.WithLabelValues(sampleOutput).Inc()
+		return
+	}
+	p.metrics.output[armIndex(d.Arm)][d.Action].Observe(float64(tokens))
+}

@@ -1,0 +1,66 @@
+package plugin
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// LoadTiers reads the tiers that the client permits to load from, out of
+// kv_transfer_params.kv_load_tiers of a request's body, in lower case. An entry
+// is a tier's name or an object with its name as "medium". nil permits all: the
+// field is absent, null, or says something that names no tiers, such as a
+// locality alone.
+func LoadTiers(body map[string]any) []string {
+	switch params := body[fieldParams].(type) {
+	case map[string]any:
+		return tiers(params[fieldLoadTiers])
+	case json.RawMessage:
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(params, &fields) != nil {
+			return nil
+		}
+		return tiers(fields[fieldLoadTiers])
+	default:
+		return nil
+	}
+}
+
+func tiers(value any) []string {
+	switch v := value.(type) {
+	case json.RawMessage:
+		var list []any
+		if json.Unmarshal(v, &list) != nil || list == nil {
+			return nil
+		}
+		return tiers(list)
+	case []string:
+		return tierNames(v)
+	case []any:
+		return tierNames(v)
+	default:
+		return nil
+	}
+}
+
+func tierNames[T any](list []T) []string {
+	if list == nil {
+		return nil
+	}
+	names := make([]string, 0, len(list))
+	for _, entry := range list {
+		name, ok := tierName(entry)
+		if !ok {
+			return nil
+		}
+		names = append(names, strings.ToLower(name))
+	}
+	return names
+}
+
+func tierName(entry any) (string, bool) {
+	if matcher, ok := entry.(map[string]any); ok {
+		entry = matcher["medium"]
+	}
+	name, ok := entry.(string)
+	return name, ok && name != ""
+}
