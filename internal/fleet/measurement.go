@@ -1,0 +1,162 @@
+package fleet
+
+import (
+	"bytes"
+	"embed"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The published matrix: public measurements of load, recompute and threshold
+// policies on Qwen3-32B, 8xH100 (three reports of September 2026).
+//
+//go:embed data/published-matrix.csv
+var publishedMatrix embed.FS
+
+// PublishedDuration is the length of each published run.
+const PublishedDuration = 300 * time.Second
+
+// FittedReport is the report the published profile was fitted on; all others
+// are held out.
+const FittedReport = "crossover-2026-09-10"
+
+// Setting is a policy of the matrix.
+type Setting struct {
+	// Policy is "load", "recompute" or "threshold".
+	Policy string
+	// MinTokens and MaxWaiting are the thresholds of "threshold"; a MaxWaiting
+	// of 0 is no gate.
+	MinTokens, MaxWaiting int
+}
+
+func (s Setting) String() string {
+	if s.Policy != "threshold" {
+		return s.Policy
+	}
+	return fmt.Sprintf("%d+%d", s.MinTokens, s.MaxWaiting)
+}
+
+// Measurement is one run of the matrix. Quantities that were not reported are
+// nil.
+type Measurement struct {
+	Report       string
+	PrefixTokens int
+	Concurrency  int
+	Setting      Setting
+
+	RequestsPerSecond            float64
+	TTFTMeanMS, TTFTP99MS        *float64
+	ITLMeanMS, WaitingMean       *float64
+	ExternalPromptShareInPercent *float64
+}
+
+// matrixColumns is the header of the measurement format.
+var matrixColumns = []string{
+	"report", "prefix_tokens", "concurrency", "policy", "min_external_reusable_tokens", "max_waiting_requests",
+	"requests_per_s", "output_tokens_per_s", "ttft_mean_ms", "ttft_p99_ms", "itl_mean_ms", "itl_p99_ms",
+	"waiting_mean", "external_prompt_share_pct",
+}
+
+// PublishedMatrix returns the embedded measurements.
+func PublishedMatrix() []Measurement {
+	b, err := publishedMatrix.ReadFile("data/published-matrix.csv")
+	if err != nil {
+		panic(err) // embedded at build time
+	}
+	m, err := ReadMeasurements(bytes.NewReader(b))
+	if err != nil {
+		panic(fmt.Errorf("embedded matrix: %w", err)) // covered by a test
+	}
+	return m
+}
+
+// ReadMeasurements reads the published CSV format: the header above, one run a
+// line, empty fields for what was not measured.
+func ReadMeasurements(r io.Reader) ([]Measurement, error) {
+	in := csv.NewReader(r)
+	header, err := in.Read()
+	if err != nil {
+		return nil, fmt.Errorf("read measurements: %w", err)
+	}
+	if !slices.Equal(header, matrixColumns) {
+		return nil, fmt.Errorf("read measurements: columns are %s; want %s", strings.Join(header, ","), strings.Join(matrixColumns, ","))
+	}
+	var all []Measurement
+	for {
+		fields, err := in.Read()
+		if err == io.EOF {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read measurements: %w", err)
+		}
+		m, err := parseMeasurement(fields)
+		if err != nil {
+			line, _ := in.FieldPos(0)
+			return nil, fmt.Errorf("read measurements: line %d: %w", line, err)
+		}
+		all = append(all, m)
+	}
+}
+
+func parseMeasurement(fields []string) (Measurement, error) {
+	f := fieldReader{fields: fields}
+	m := Measurement{
+		Report:       fields[0],
+		PrefixTokens: f.whole(1),
+		Concurrency:  f.whole(2),
+		Setting:      Setting{Policy: fields[3]},
+	}
+	switch m.Setting.Policy {
+	case "load", "recompute":
+	case "threshold":
+		m.Setting.MinTokens, m.Setting.MaxWaiting = f.whole(4), f.whole(5)
+	default:
+		f.fail(fmt.Errorf("policy %q; allowed: load, recompute, threshold", fields[3]))
+	}
+	if v := f.number(6); v != nil {
+		m.RequestsPerSecond = *v
+	} else {
+		f.fail(fmt.Errorf("%s is empty", matrixColumns[6]))
+	}
+	m.TTFTMeanMS, m.TTFTP99MS, m.ITLMeanMS = f.number(8), f.number(9), f.number(10)
+	m.WaitingMean, m.ExternalPromptShareInPercent = f.number(12), f.number(13)
+	return m, f.err
+}
+
+// fieldReader parses fields and keeps the first error.
+type fieldReader struct {
+	fields []string
+	err    error
+}
+
+func (f *fieldReader) fail(err error) {
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func (f *fieldReader) whole(i int) int {
+	v, err := strconv.Atoi(f.fields[i])
+	if err != nil || v < 0 {
+		f.fail(fmt.Errorf("%s %q is not a whole number", matrixColumns[i], f.fields[i]))
+	}
+	return v
+}
+
+func (f *fieldReader) number(i int) *float64 {
+	if f.fields[i] == "" {
+		return nil
+	}
+	v, err := strconv.ParseFloat(f.fields[i], 64)
+	if err != nil || !(v >= 0) {
+		f.fail(fmt.Errorf("%s %q is not a number from 0", matrixColumns[i], f.fields[i]))
+		return nil
+	}
+	return &v
+}
