@@ -40,7 +40,7 @@ type Options struct {
 	QueryTimeout time.Duration
 }
 
-// Errors that Scrape, ScrapeFailed, Drop and EvalRules wrap.
+// Errors that Scrape, ScrapeFailed, Drop and Evaluate wrap.
 var (
 	// ErrClosed: the server was closed.
 	ErrClosed = errors.New("embedded Prometheus is closed")

@@ -90,7 +90,7 @@ func (s *Server) write(t *target, at time.Time, fill func(*writer) error) error 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	ms, err := s.accept(t, at)
+	ms, err := s.accept(t.last, at)
 	if err != nil {
 		return fmt.Errorf("scrape %s at %s: %w", t.name, at.UTC().Format(time.RFC3339Nano), err)
 	}
@@ -100,16 +100,17 @@ func (s *Server) write(t *target, at time.Time, fill func(*writer) error) error 
 	return nil
 }
 
-// accept checks that the TSDB can take a scrape at this time.
-func (s *Server) accept(t *target, at time.Time) (ms int64, err error) {
+// accept checks that the TSDB can take samples at this time, which must be later
+// than the last of the same source.
+func (s *Server) accept(last int64, at time.Time) (ms int64, err error) {
 	if at.IsZero() || at.UnixMilli() < 0 {
 		return 0, fmt.Errorf("%w: it is before 1970", ErrTime)
 	}
 	ms = at.UnixMilli()
 	newest := s.newest.Load()
 	switch {
-	case ms <= t.last:
-		return 0, fmt.Errorf("%w: the target was last scraped at %s, scrapes must move forward", ErrTime, clock(t.last))
+	case ms <= last:
+		return 0, fmt.Errorf("%w: the target was last scraped at %s, scrapes must move forward", ErrTime, clock(last))
 	case newest == noScrape:
 		return ms, nil
 	case ms > newest+s.o.MaxGap.Milliseconds():
