@@ -1,0 +1,247 @@
+package tuner
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/viper"
+
+	"github.com/kvtuner/kvtuner/store"
+)
+
+// Config is the daemon's configuration file. It is read once and never changes:
+// a new configuration is a new process.
+type Config struct {
+	// Listen is the address of /metrics, /healthz, /readyz and the API.
+	Listen     string           `mapstructure:"listen"`
+	Log        LogConfig        `mapstructure:"log"`
+	Prometheus PrometheusConfig `mapstructure:"prometheus"`
+	History    HistoryConfig    `mapstructure:"history"`
+	// Pools are tuned independently of each other.
+	Pools []PoolConfig `mapstructure:"-"`
+}
+
+// LogConfig sets the daemon's log.
+type LogConfig struct {
+	// Level is debug, info, warn or error; Format is text or json.
+	Level  string `mapstructure:"level"`
+	Format string `mapstructure:"format"`
+}
+
+// PrometheusConfig says where metrics come from.
+type PrometheusConfig struct {
+	URL     string        `mapstructure:"url"`
+	Timeout time.Duration `mapstructure:"timeout"`
+	// Headers are sent with each query, as "Name: value" (such as
+	// "X-Scope-OrgID: team-a"); a list, since header names are case-preserving.
+	Headers []string `mapstructure:"headers"`
+}
+
+// HistoryConfig bounds the history of decisions.
+type HistoryConfig struct {
+	Path       string        `mapstructure:"path"`
+	MaxPerPool int           `mapstructure:"maxPerPool"`
+	MaxAge     time.Duration `mapstructure:"maxAge"`
+}
+
+// PoolConfig is one pool: its settings and where its document lives.
+type PoolConfig struct {
+	Settings `mapstructure:",squash"`
+	Store    StoreConfig `mapstructure:"store"`
+}
+
+// StoreConfig says where a pool's parameter document lives.
+type StoreConfig struct {
+	File string `mapstructure:"file"`
+}
+
+// EnvPrefix starts the environment variables that override the file: the path
+// of a setting in upper case, dots as underscores, such as
+// KVTUNER_PROMETHEUS_URL or KVTUNER_DEFAULTS_MODE.
+const EnvPrefix = "KVTUNER"
+
+// LoadConfig reads a YAML, TOML or JSON file. Unknown keys and impossible
+// values are errors, all of them reported at once.
+//
+// The section "defaults" holds settings of all pools; each entry of "pools"
+// overrides them.
+func LoadConfig(path string) (Config, error) {
+	v := viper.New()
+	v.SetConfigFile(path)
+	v.SetEnvPrefix(EnvPrefix)
+	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
+	v.AutomaticEnv()
+	setDefaults(v)
+	if err := v.ReadInConfig(); err != nil {
+		return Config{}, fmt.Errorf("reading configuration %s: %w", path, err)
+	}
+	c, err := decodeConfig(v.AllSettings())
+	if err == nil {
+		err = c.validate()
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func setDefaults(v *viper.Viper) {
+	v.SetDefault("listen", "127.0.0.1:9095")
+	v.SetDefault("log.level", "info")
+	v.SetDefault("log.format", "text")
+	v.SetDefault("prometheus.url", "")
+	v.SetDefault("prometheus.timeout", "10s")
+	v.SetDefault("history.path", "kvtuner-history.db")
+	v.SetDefault("history.maxPerPool", 10000)
+	v.SetDefault("history.maxAge", "2160h")
+	v.SetDefault("defaults.mode", string(Observe))
+}
+
+func decodeConfig(all map[string]any) (Config, error) {
+	defaults, pools := all["defaults"], all["pools"]
+	delete(all, "defaults")
+	delete(all, "pools")
+	var c Config
+	if err := decodeStrictly(all, &c); err != nil {
+		return Config{}, err
+	}
+	list, ok := pools.([]any)
+	if !ok || len(list) == 0 {
+		return Config{}, errors.New("pools: is empty; list at least one pool, such as \"pools: [{name: default, store: {file: params.json}}]\"")
+	}
+	var errs []error
+	for i, raw := range list {
+		p := PoolConfig{Settings: DefaultSettings()}
+		if err := decodeStrictly(defaults, &p); err != nil {
+			return Config{}, fmt.Errorf("defaults: %w", err)
+		}
+		if err := decodeStrictly(raw, &p); err != nil {
+			errs = append(errs, fmt.Errorf("pools[%d]: %w", i, err))
+		}
+		c.Pools = append(c.Pools, p)
+	}
+	return c, errors.Join(errs...)
+}
+
+func decodeStrictly(from, into any) error {
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
+		Result: into, ErrorUnused: true,
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(
+			durationHook, paramsHook, numberHook, mapstructure.TextUnmarshallerHookFunc(),
+		),
+	})
+	if err != nil {
+		return err
+	}
+	return d.Decode(from)
+}
+
+// durationHook wants a unit: a bare 150 would be 150 nanoseconds.
+func durationHook(from, to reflect.Type, value any) (any, error) {
+	if to != reflect.TypeFor[time.Duration]() || from == to {
+		return value, nil
+	}
+	s, ok := value.(string)
+	if !ok {
+		return nil, fmt.Errorf("%v is not a duration; write it with a unit, such as 150s or 5m", value)
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a duration; write it with a unit, such as 150s or 5m", s)
+	}
+	return d, nil
+}
+
+// paramsHook reads "1024+8" as parameters.
+func paramsHook(_, to reflect.Type, value any) (any, error) {
+	s, ok := value.(string)
+	if !ok || to != reflect.TypeFor[store.Params]() {
+		return value, nil
+	}
+	return store.ParseParams(s)
+}
+
+// numberHook refuses fractions where a whole number is wanted.
+func numberHook(from, to reflect.Type, value any) (any, error) {
+	if from.Kind() != reflect.Float64 {
+		return value, nil
+	}
+	switch to.Kind() {
+	case reflect.Int, reflect.Int64:
+		if f := value.(float64); f != float64(int64(f)) {
+			return nil, fmt.Errorf("%v is not a whole number", f)
+		}
+	}
+	return value, nil
+}
+
+func (c Config) validate() error {
+	errs := []error{c.Log.validate(), c.Prometheus.validate(), c.History.validate()}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		errs = append(errs, fmt.Errorf("listen: %q is not host:port: %w", c.Listen, err))
+	}
+	names, files := map[string]bool{}, map[string]bool{}
+	for i, p := range c.Pools {
+		errs = append(errs, p.Validate())
+		if names[p.Name] {
+			errs = append(errs, fmt.Errorf("pools[%d].name: %q is there twice; each pool has one tuner", i, p.Name))
+		}
+		names[p.Name] = true
+		if p.Store.File == "" {
+			errs = append(errs, fmt.Errorf("pools[%d].store.file: is empty; give the path of the pool's parameter document", i))
+		}
+		if files[p.Store.File] {
+			errs = append(errs, fmt.Errorf("pools[%d].store.file: %q belongs to another pool; each pool has its own document", i, p.Store.File))
+		}
+		files[p.Store.File] = true
+	}
+	return errors.Join(errs...)
+}
+
+func (l LogConfig) validate() error {
+	var errs []error
+	switch l.Level {
+	case "debug", "info", "warn", "error":
+	default:
+		errs = append(errs, fmt.Errorf("log.level: %q is not allowed; debug, info, warn or error", l.Level))
+	}
+	if l.Format != "text" && l.Format != "json" {
+		errs = append(errs, fmt.Errorf("log.format: %q is not allowed; text or json", l.Format))
+	}
+	return errors.Join(errs...)
+}
+
+func (p PrometheusConfig) validate() error {
+	errs := []error{between("prometheus.timeout", p.Timeout, 100*time.Millisecond, 5*time.Minute)}
+	u, err := url.Parse(p.URL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		errs = append(errs, fmt.Errorf("prometheus.url: %q is not an http or https URL (or set %s_PROMETHEUS_URL)", p.URL, EnvPrefix))
+	}
+	for i, h := range p.Headers {
+		if name, _, ok := strings.Cut(h, ":"); !ok || strings.TrimSpace(name) == "" {
+			errs = append(errs, fmt.Errorf("prometheus.headers[%d]: has no name; write \"Name: value\"", i))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (h HistoryConfig) validate() error {
+	errs := []error{between("history.maxAge", h.MaxAge, time.Hour, 10*365*24*time.Hour)}
+	if h.Path == "" {
+		errs = append(errs, errors.New("history.path: is empty; give the path of the history's database"))
+	}
+	if h.MaxPerPool < 1 {
+		errs = append(errs, fmt.Errorf("history.maxPerPool: %d is not allowed; 1 or more", h.MaxPerPool))
+	}
+	if info, err := os.Stat(h.Path); err == nil && info.IsDir() {
+		errs = append(errs, fmt.Errorf("history.path: %q is a folder; give the path of a file in it", h.Path))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,226 @@
+package tuner
+
+import (
+	"math"
+	"time"
+
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/kvtuner/kvtuner/store"
+)
+
+// evidence is the log behind the cost curves: the plugin's counters of each
+// sample, with what the pool looked like then. It belongs to the workload, not
+// to an arm: what a restore costs does not depend on who allowed it.
+type evidence struct {
+	at      time.Time
+	points  []CurvePoint
+	signals Signals
+}
+
+// curves are what the requests themselves say about restoring and recomputing.
+type curves struct {
+	// base is the TTFT of a request with nothing to compute, slope the seconds
+	// each computed token adds, as recomputed requests showed them.
+	base, slope float64
+	// crowd is how much a recompute costs everyone, as a multiple of its own
+	// time: it delays the requests decoding beside it.
+	crowd   float64
+	buckets []bucketCost
+	// spent is the sum of end-to-end seconds of the same requests, the
+	// denominator of a relative gain.
+	spent float64
+}
+
+// bucketCost compares both actions for the requests of one bucket.
+type bucketCost struct {
+	reusable float64 // lower edge, tokens
+	tokens   float64 // mean reusable tokens
+	requests float64 // decayed count, both actions
+	// restore and recompute are seconds a request, stderr that of their
+	// difference; known tells whether restores were seen.
+	restore, recompute, stderr float64
+	known                      bool
+}
+
+// minCurveRequests is the least (decayed) number of requests behind the slope,
+// and behind one bucket's restore cost.
+const (
+	minSlopeRequests  = 50
+	minBucketRequests = 5
+)
+
+// fitCurves fits the cost model to the evidence, weighting it by half-lives.
+//
+//	recompute(bucket) = slope * tokens * (1 + batchCost * requests running beside it)
+//	restore(bucket)   = TTFT of its restored requests - base - slope * tokens they computed
+//
+// ok is false while there is too little to fit.
+func fitCurves(log []evidence, now time.Time, s Search) (curves, bool) {
+	w := weigher{now: now, halfLife: s.HalfLife}
+	c, ok := fitSlope(log, w)
+	if !ok {
+		return curves{}, false
+	}
+	running, weight := 0.0, 0.0
+	for _, e := range log {
+		k := w.at(e.at)
+		running += k * e.signals.RunningSeconds / e.signals.Seconds / float64(e.signals.Engines)
+		weight += k
+		c.spent += k * e.signals.E2ESeconds
+	}
+	c.crowd = 1 + s.BatchCost*running/weight
+	c.buckets = fitBuckets(log, w, c)
+	return c, c.spent > 0
+}
+
+type weigher struct {
+	now      time.Time
+	halfLife time.Duration
+}
+
+func (w weigher) at(t time.Time) float64 {
+	return math.Exp2(-float64(w.now.Sub(t)) / float64(w.halfLife))
+}
+
+// fitSlope regresses the TTFT of recomputed requests on the tokens they had to
+// compute.
+func fitSlope(log []evidence, w weigher) (curves, bool) {
+	var x, y, weights []float64
+	n := 0.0
+	for _, e := range log {
+		for _, p := range e.points {
+			if p.Load || p.Finished <= 0 {
+				continue
+			}
+			k := w.at(e.at) * p.Finished
+			x, y, weights = append(x, p.ComputedTokens/p.Finished), append(y, p.TTFTSeconds/p.Finished), append(weights, k)
+			n += k
+		}
+	}
+	if n < minSlopeRequests || len(x) < 3 {
+		return curves{}, false
+	}
+	base, slope := stat.LinearRegression(x, y, weights, false)
+	if !(slope > 0) || math.IsInf(slope, 0) {
+		return curves{}, false
+	}
+	return curves{base: max(base, 0), slope: slope}, true
+}
+
+// bucketSum accumulates one bucket over the log.
+type bucketSum struct {
+	requests, tokens            float64
+	restored                    float64
+	weights, restoreObservation []float64
+}
+
+func fitBuckets(log []evidence, w weigher, c curves) []bucketCost {
+	sums := map[float64]*bucketSum{}
+	var edges []float64
+	for _, e := range log {
+		for _, p := range e.points {
+			if p.Reusable <= 0 {
+				continue
+			}
+			if sums[p.Reusable] == nil {
+				sums[p.Reusable] = &bucketSum{}
+				edges = insertSorted(edges, p.Reusable)
+			}
+			sums[p.Reusable].add(p, w.at(e.at), c)
+		}
+	}
+	var out []bucketCost
+	for _, edge := range edges {
+		if b, ok := sums[edge].cost(edge, c); ok {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+func (b *bucketSum) add(p CurvePoint, k float64, c curves) {
+	b.requests += k * p.Started
+	b.tokens += k * p.ReusableTokens
+	if !p.Load || p.Finished <= 0 {
+		return
+	}
+	b.restored += k * p.Finished
+	extra := p.TTFTSeconds/p.Finished - c.base - c.slope*p.ComputedTokens/p.Finished
+	b.restoreObservation = append(b.restoreObservation, extra)
+	b.weights = append(b.weights, k*p.Finished)
+}
+
+func (b *bucketSum) cost(edge float64, c curves) (bucketCost, bool) {
+	if b.requests <= 0 {
+		return bucketCost{}, false
+	}
+	out := bucketCost{reusable: edge, requests: b.requests, tokens: b.tokens / b.requests}
+	out.recompute = c.slope * out.tokens * c.crowd
+	if b.restored < minBucketRequests || len(b.weights) < 2 {
+		return out, true
+	}
+	mean, std := stat.PopMeanStdDev(b.restoreObservation, b.weights)
+	out.restore, out.known = max(mean, 0), true
+	out.stderr = std / math.Sqrt(effectiveN(b.weights))
+	return out, true
+}
+
+// effectiveN is Kish's effective sample size of weighted observations.
+func effectiveN(weights []float64) float64 {
+	sum, squares := 0.0, 0.0
+	for _, w := range weights {
+		sum += w
+		squares += w * w
+	}
+	return sum * sum / squares
+}
+
+func insertSorted(edges []float64, e float64) []float64 {
+	i := len(edges)
+	for i > 0 && edges[i-1] > e {
+		i--
+	}
+	edges = append(edges, 0)
+	copy(edges[i+1:], edges[i:])
+	edges[i] = e
+	return edges
+}
+
+// prediction is what the model expects of a candidate.
+type prediction struct {
+	// gain is the relative decrease of the end-to-end time; its standard error.
+	gain, stderr float64
+	// known is false when a bucket whose action would change has no evidence.
+	known bool
+}
+
+// predict the gain of the token minimum to over from, the queue gate left as it
+// is: requests in the buckets between them change their action.
+func (c curves) predict(from, to store.Tokens) prediction {
+	p := prediction{known: true}
+	variance := 0.0
+	for _, b := range c.buckets {
+		before, after := loads(from, b.reusable), loads(to, b.reusable)
+		if before == after {
+			continue
+		}
+		if !b.known {
+			p.known = false
+			continue
+		}
+		benefit := b.recompute - b.restore
+		if !after {
+			benefit = -benefit
+		}
+		p.gain += b.requests * benefit / c.spent
+		variance += math.Pow(b.requests*b.stderr/c.spent, 2)
+	}
+	p.stderr = math.Sqrt(variance)
+	return p
+}
+
+// loads tells whether the requests of a bucket may restore under a minimum.
+func loads(minimum store.Tokens, edge float64) bool {
+	return minimum != store.Never && edge >= float64(minimum)
+}

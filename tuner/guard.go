@@ -1,0 +1,53 @@
+package tuner
+
+import (
+	"fmt"
+	"math"
+)
+
+// breach says why a candidate must go at once; empty means it may stay. It is
+// judged against what the incumbent delivered before the trial, on every sample
+// the candidate is in force, its washout included.
+//
+//   - Errors above the allowed share, and above the incumbent's.
+//   - The SLO broken, while the incumbent kept it.
+func (g Guard) breach(s, incumbent Signals) string {
+	if served := s.Requests + s.Errors; served > 0 {
+		errors := s.Errors / served
+		before := incumbent.Errors / max(incumbent.Requests+incumbent.Errors, 1)
+		if errors > g.MaxErrorShare && errors > before {
+			return fmt.Sprintf("%.1f%% of requests failed, above %.1f%% (guard.maxErrorShare)", 100*errors, 100*g.MaxErrorShare)
+		}
+	}
+	if g.broken(s) && !g.broken(incumbent) {
+		return fmt.Sprintf("only %.1f%% of requests had a TTFT of at most %v, below %.1f%% (guard.within)", 100*s.Within(), g.TTFT, 100*g.Within)
+	}
+	return ""
+}
+
+// broken reports whether the SLO is known to be missed.
+func (g Guard) broken(s Signals) bool {
+	return g.Within > 0 && s.HasSLO && s.FirstTokens >= minGuardRequests && s.Within() < g.Within
+}
+
+// minGuardRequests is the least number of first tokens a share is judged on:
+// fewer make a single slow request a breach.
+const minGuardRequests = 20
+
+// regressed reports whether a log cost lies above the incumbent's by more than
+// the guard allows, noise (two standard deviations) granted.
+func (g Guard) regressed(logCost, incumbent, variance float64) bool {
+	return logCost > incumbent+math.Log1p(g.MaxRegression)+2*math.Sqrt(variance)
+}
+
+// collapsed reports whether the pool is drowning in restores: most requests in
+// flight wait and the SLO is broken, while restores are allowed. Waiting for a
+// restore counts as waiting in vLLM, so this is the signature of a storage
+// backlog that feeds itself.
+func (g Guard) collapsed(s Sample) bool {
+	if g.CollapseWaiting == 0 || s.Plugin.State != OK || s.Plugin.Loads == 0 {
+		return false
+	}
+	in := s.Signals.InFlight()
+	return in > 0 && s.Signals.Waiting()/in >= g.CollapseWaiting && g.broken(s.Signals)
+}

@@ -1,0 +1,77 @@
+package tuner
+
+import (
+	"slices"
+
+	"github.com/kvtuner/kvtuner/store"
+)
+
+// ladder holds the rungs of both thresholds that lie within bounds, strictest
+// token minimum last and loosest queue limit last. Neighbouring rungs differ by
+// a factor of two, because smaller differences drown in run-to-run noise; both
+// ends are regimes of their own.
+type ladder struct {
+	tokens  []store.Tokens
+	waiting []int
+}
+
+func newLadder(b store.Bounds) ladder {
+	var l ladder
+	tokens := []store.Tokens{1}
+	for t := store.Tokens(64); t <= 32768; t *= 2 {
+		tokens = append(tokens, t)
+	}
+	tokens = append(tokens, store.Never, b.MinExternalReusableTokens.Min, b.MinExternalReusableTokens.Max)
+	slices.Sort(tokens)
+	for _, t := range slices.Compact(tokens) {
+		if t >= b.MinExternalReusableTokens.Min && t <= b.MinExternalReusableTokens.Max {
+			l.tokens = append(l.tokens, t)
+		}
+	}
+	waiting := []int{1, 2, 4, 8, 16, 32, 64, store.NoGate, b.MaxWaitingRequests.Min, b.MaxWaitingRequests.Max}
+	slices.SortFunc(waiting, store.CompareWaiting)
+	for _, w := range slices.Compact(waiting) {
+		if b.Contains(store.Params{MinExternalReusableTokens: b.MinExternalReusableTokens.Min, MaxWaitingRequests: w}) {
+			l.waiting = append(l.waiting, w)
+		}
+	}
+	return l
+}
+
+// dimension is one of the two thresholds.
+type dimension int
+
+const (
+	tokenMinimum dimension = iota
+	queueLimit
+)
+
+// direction is a way to walk on the ladder. By > 0 raises the token minimum or
+// loosens the queue limit.
+type direction struct {
+	Dim dimension `json:"dim"`
+	By  int       `json:"by"`
+}
+
+// walk moves p by d; ok is false if p is at that end already. A step that would
+// leave the ladder ends on its last rung.
+func (l ladder) walk(p store.Params, d direction) (next store.Params, ok bool) {
+	next = p
+	if d.Dim == queueLimit {
+		i, exact := slices.BinarySearchFunc(l.waiting, p.MaxWaitingRequests, store.CompareWaiting)
+		next.MaxWaitingRequests = l.waiting[landing(i, exact, d.By, len(l.waiting))]
+		return next, next != p
+	}
+	i, exact := slices.BinarySearch(l.tokens, p.MinExternalReusableTokens)
+	next.MinExternalReusableTokens = l.tokens[landing(i, exact, d.By, len(l.tokens))]
+	return next, next != p
+}
+
+// landing is the rung reached from the insertion point i. From between two
+// rungs the first step reaches the nearer one in its direction.
+func landing(i int, exact bool, by, n int) int {
+	if !exact && by > 0 {
+		by--
+	}
+	return min(max(i+by, 0), n-1)
+}

@@ -1,0 +1,93 @@
+package tuner
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kvtuner/kvtuner/store"
+)
+
+// metrics are the tuner's own, one set a pool.
+type metrics struct {
+	steps           *prometheus.CounterVec
+	samples         *prometheus.CounterVec
+	decisions       *prometheus.CounterVec
+	publishFailures prometheus.Counter
+	lastStep        prometheus.Gauge
+	revision        prometheus.Gauge
+	parameter       *prometheus.GaugeVec
+	trial           prometheus.Gauge
+	cost            prometheus.Gauge
+}
+
+func newMetrics(r prometheus.Registerer, pool string) (*metrics, error) {
+	labels := prometheus.Labels{"pool": pool}
+	counter := func(name, help string, names ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, names)
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels})
+	}
+	m := &metrics{
+		steps:     counter("kvtuner_steps_total", "Turns of the loop, by outcome.", "outcome"),
+		samples:   counter("kvtuner_samples_total", "Samples of the pool, by state.", "state"),
+		decisions: counter("kvtuner_decisions_total", "Decisions recorded, by kind.", "kind"),
+		publishFailures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kvtuner_publish_failures_total", Help: "Writes of the parameter document that failed.", ConstLabels: labels}),
+		lastStep: gauge("kvtuner_last_step_timestamp_seconds", "When the last step without an error ended."),
+		revision: gauge("kvtuner_revision", "Revision of the document last written or taken over."),
+		parameter: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kvtuner_parameter", Help: "Parameters published, by arm and name; +Inf tokens is never load, 0 waiting is no gate.", ConstLabels: labels}, []string{"arm", "name"}),
+		trial: gauge("kvtuner_trial_active", "1 while a trial's document is published."),
+		cost:  gauge("kvtuner_cost_seconds", "The objective of the last usable sample: seconds a request costs, lower is better."),
+	}
+	for _, c := range []prometheus.Collector{m.steps, m.samples, m.decisions, m.publishFailures, m.lastStep, m.revision, m.parameter, m.trial, m.cost} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("pool %q: registering the tuner's metrics (is there another pool of that name?): %w", pool, err)
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) step(now time.Time, err error) {
+	if err != nil {
+		m.steps.WithLabelValues("error").Inc()
+		return
+	}
+	m.steps.WithLabelValues("ok").Inc()
+	m.lastStep.Set(float64(now.Unix()))
+}
+
+func (m *metrics) sample(s Sample, o Objective) {
+	m.samples.WithLabelValues(string(s.State)).Inc()
+	if s.State != OK {
+		return
+	}
+	if cost, ok := o.Cost(s.Signals); ok {
+		m.cost.Set(cost)
+	}
+}
+
+func (m *metrics) published(d *store.Document) {
+	m.revision.Set(float64(d.Revision))
+	m.setParams(store.ArmBaseline, d.Baseline)
+	if d.Trial == nil {
+		m.trial.Set(0)
+		m.parameter.DeletePartialMatch(prometheus.Labels{"arm": string(store.ArmCandidate)})
+		return
+	}
+	m.trial.Set(1)
+	m.setParams(store.ArmCandidate, d.Trial.Candidate)
+}
+
+func (m *metrics) setParams(arm store.Arm, p store.Params) {
+	tokens := float64(p.MinExternalReusableTokens)
+	if p.MinExternalReusableTokens == store.Never {
+		tokens = math.Inf(1)
+	}
+	m.parameter.WithLabelValues(string(arm), "minExternalReusableTokens").Set(tokens)
+	m.parameter.WithLabelValues(string(arm), "maxWaitingRequests").Set(float64(p.MaxWaitingRequests))
+}

@@ -1,0 +1,259 @@
+package tuner
+
+import (
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/kvtuner/kvtuner/store"
+)
+
+// origin says where a candidate comes from.
+type origin string
+
+const (
+	fromModel  origin = "crossover" // the cost curves predict a gain
+	fromMemory origin = "memory"    // it was best when this workload was last seen
+	fromClimb  origin = "climb"     // a neighbour on the ladder
+	fromShed   origin = "shed"      // collapse: stop restoring first
+)
+
+// proposal is a candidate worth a trial.
+type proposal struct {
+	params       store.Params
+	origin       origin
+	why          string
+	direction    direction
+	alternatives []store.Alternative
+}
+
+// climber is the hill climber's state: the step in rungs, the direction that
+// last succeeded, and the candidates that failed against the incumbent.
+type climber struct {
+	Step        int                     `json:"step"`
+	Last        *direction              `json:"last,omitempty"`
+	Tried       map[store.Params]failed `json:"-"`
+	ExploreAt   time.Time               `json:"exploreAt"`
+	ExploreWait time.Duration           `json:"exploreWait"`
+	Resting     bool                    `json:"resting"`
+}
+
+// failed remembers a candidate that did not win, and until when it is not worth
+// another trial.
+type failed struct {
+	times int
+	until time.Time
+}
+
+// view is what a search looks at.
+type view struct {
+	now       time.Time
+	incumbent store.Params
+	recent    Sample // sum of the incumbent's recent samples
+	model     *curves
+	recalled  *store.Params
+}
+
+// searcher proposes candidates.
+type searcher struct {
+	settings Settings
+	ladder   ladder
+}
+
+// propose returns the best candidate that evidence or the climb suggests, and
+// false when there is none: the pool rests.
+//
+//  1. What the cost curves predict to gain at least trial.minEffect, surely.
+//  2. What was best when this workload was last seen.
+//  3. A neighbour on the ladder, when exploring is due: the last successful
+//     direction first, none that the curves expect to lose.
+func (s searcher) propose(c *climber, v view) (proposal, bool) {
+	if p, ok := s.fromCurves(c, v); ok {
+		return p, true
+	}
+	if p, ok := s.fromMemory(c, v); ok {
+		return p, true
+	}
+	return s.fromClimb(c, v)
+}
+
+func (s searcher) fromCurves(c *climber, v view) (proposal, bool) {
+	if v.model == nil {
+		return proposal{}, false
+	}
+	type scored struct {
+		params store.Params
+		dir    direction
+		prediction
+	}
+	var all []scored
+	for by := -s.settings.Search.MaxStep; by <= s.settings.Search.MaxStep; by++ {
+		d := direction{Dim: tokenMinimum, By: by}
+		p, ok := s.ladder.walk(v.incumbent, d)
+		if !ok || c.failedRecently(p, v.now) {
+			continue
+		}
+		e := v.model.predict(v.incumbent.MinExternalReusableTokens, p.MinExternalReusableTokens)
+		if e.known && e.gain-e.stderr >= s.settings.Trial.MinEffect {
+			all = append(all, scored{p, d, e})
+		}
+	}
+	if len(all) == 0 {
+		return proposal{}, false
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].gain > all[j].gain })
+	best := all[0]
+	// Nearly as good and nearer is better: a smaller step.
+	for _, a := range all {
+		if a.gain >= 0.9*best.gain && abs(a.dir.By) < abs(best.dir.By) {
+			best = a
+		}
+	}
+	out := proposal{params: best.params, origin: fromModel, direction: best.dir,
+		why: fmt.Sprintf("the cost curves predict %.1f%% (± %.1f) less end-to-end time", 100*best.gain, 100*best.stderr)}
+	for _, a := range all {
+		if a.params != best.params {
+			out.alternatives = append(out.alternatives, store.Alternative{Params: a.params, Why: fmt.Sprintf("predicted gain %.1f%% (± %.1f)", 100*a.gain, 100*a.stderr)})
+		}
+	}
+	return out, true
+}
+
+func (s searcher) fromMemory(c *climber, v view) (proposal, bool) {
+	if v.recalled == nil || *v.recalled == v.incumbent || c.failedRecently(*v.recalled, v.now) {
+		return proposal{}, false
+	}
+	if !s.settings.Bounds.Contains(*v.recalled) {
+		return proposal{}, false
+	}
+	return proposal{params: *v.recalled, origin: fromMemory, why: "it was best when this workload was last seen"}, true
+}
+
+func (s searcher) fromClimb(c *climber, v view) (proposal, bool) {
+	if c.Resting || v.now.Before(c.ExploreAt) {
+		return proposal{}, false
+	}
+	for c.Step >= 1 {
+		candidates, passed := s.neighbours(c, v)
+		if len(candidates) > 0 {
+			best := candidates[0]
+			best.alternatives = passed
+			for _, p := range candidates[1:] {
+				best.alternatives = append(best.alternatives, store.Alternative{Params: p.params, Why: "next in turn: " + p.why})
+			}
+			return best, true
+		}
+		c.Step /= 2
+	}
+	c.Step = s.settings.Search.Step
+	c.Resting = true
+	return proposal{}, false
+}
+
+// neighbours lists the steps worth exploring from the incumbent, and those
+// passed over, with the reason.
+func (s searcher) neighbours(c *climber, v view) (out []proposal, passed []store.Alternative) {
+	for _, d := range c.directions() {
+		p, ok := s.ladder.walk(v.incumbent, d)
+		if !ok || c.failedRecently(p, v.now) {
+			continue
+		}
+		if why := s.pointless(d, p, v); why != "" {
+			passed = append(passed, store.Alternative{Params: p, Why: why})
+			continue
+		}
+		out = append(out, proposal{params: p, origin: fromClimb, direction: d,
+			why: fmt.Sprintf("exploring %d rung(s) from the incumbent", abs(d.By))})
+	}
+	return out, passed
+}
+
+// directions to try at the present step, the one that last succeeded first.
+func (c *climber) directions() []direction {
+	all := []direction{
+		{tokenMinimum, c.Step}, {tokenMinimum, -c.Step}, {queueLimit, -c.Step}, {queueLimit, c.Step},
+	}
+	if c.Last == nil {
+		return all
+	}
+	sort.SliceStable(all, func(i, j int) bool { return c.Last.along(all[i]) && !c.Last.along(all[j]) })
+	return all
+}
+
+// along reports whether both point the same way.
+func (d direction) along(o direction) bool { return d.Dim == o.Dim && (d.By > 0) == (o.By > 0) }
+
+// noGateShare is the share of decisions below which the gate is said not to
+// matter.
+const noGateShare = 0.005
+
+// pointless says why a step cannot help, as far as the evidence goes.
+func (s searcher) pointless(d direction, to store.Params, v view) string {
+	if d.Dim == queueLimit {
+		decisions := v.recent.Plugin.Loads + v.recent.Plugin.Recomputes
+		if d.By > 0 && decisions > 0 && v.recent.Plugin.GateStops/decisions < noGateShare {
+			return "the gate hardly ever closes: loosening it changes nothing"
+		}
+		return ""
+	}
+	if v.model == nil {
+		return ""
+	}
+	e := v.model.predict(v.incumbent.MinExternalReusableTokens, to.MinExternalReusableTokens)
+	switch {
+	case e.known && e.gain == 0:
+		return "no request lies between: it changes nothing"
+	case e.known && e.gain < -s.settings.Trial.MinEffect/2:
+		return fmt.Sprintf("the cost curves predict a loss of %.1f%%", -100*e.gain)
+	}
+	return ""
+}
+
+func (c *climber) failedRecently(p store.Params, now time.Time) bool {
+	f, ok := c.Tried[p]
+	return ok && now.Before(f.until)
+}
+
+// succeeded follows a move: keep walking that way, with a longer step.
+func (c *climber) succeeded(p proposal, s Search, now time.Time) {
+	clear(c.Tried)
+	c.Resting, c.ExploreWait, c.ExploreAt = false, s.Explore, now
+	if p.origin == fromClimb {
+		d := p.direction
+		c.Last = &d
+		c.Step = min(2*c.Step, s.MaxStep)
+	}
+}
+
+// rejected follows a candidate that did not win: it is not tried again for a
+// while, twice as long each time, and exploring waits as well.
+func (c *climber) rejected(p proposal, s Search, now time.Time) {
+	f := c.Tried[p.params]
+	f.times++
+	f.until = now.Add(backOff(s.Explore, s.MaxExplore, f.times))
+	c.Tried[p.params] = f
+	if p.origin != fromClimb {
+		return
+	}
+	c.ExploreAt = now.Add(c.ExploreWait)
+	c.ExploreWait = min(2*c.ExploreWait, s.MaxExplore)
+}
+
+// wake forgets what is no longer true after a change.
+func (c *climber) wake(s Search, now time.Time) {
+	*c = newClimber(s, now)
+}
+
+func newClimber(s Search, now time.Time) climber {
+	return climber{Step: s.Step, Tried: map[store.Params]failed{}, ExploreAt: now.Add(s.Explore), ExploreWait: s.Explore}
+}
+
+// backOff doubles a wait with each further time, up to a limit.
+func backOff(first, limit time.Duration, times int) time.Duration {
+	for ; times > 1 && first < limit; times-- {
+		first *= 2
+	}
+	return min(first, limit)
+}
+
+func abs(i int) int { return max(i, -i) }

@@ -1,0 +1,335 @@
+package tuner
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/kvtuner/kvtuner/store"
+)
+
+// Mode says whether decisions reach the fleet.
+type Mode string
+
+const (
+	// Observe runs the loop, proposes and explains, and publishes nothing.
+	Observe Mode = "observe"
+	// Enforce publishes trials and moves.
+	Enforce Mode = "enforce"
+)
+
+// Settings are everything an operator decides about one pool.
+type Settings struct {
+	// Name of the pool: the document's pool, the label of every metric.
+	Name string `mapstructure:"name"`
+	Mode Mode   `mapstructure:"mode"`
+	// Selector picks the vLLM series of this pool, as PromQL matchers without
+	// braces: `namespace="llm",model_name="qwen3"`.
+	Selector string `mapstructure:"selector"`
+	// PluginSelector picks the plugin's series; empty means pool="<name>".
+	PluginSelector string `mapstructure:"pluginSelector"`
+	// EndpointLabel tells the engines apart, ReplicaLabel the EPP replicas.
+	EndpointLabel string `mapstructure:"endpointLabel"`
+	ReplicaLabel  string `mapstructure:"replicaLabel"`
+	// Endpoints is the least number of engines a sample must cover; 0 accepts
+	// whatever answers.
+	Endpoints int `mapstructure:"endpoints"`
+	// ScrapeInterval of the engines; a sample is one such interval, or several.
+	ScrapeInterval time.Duration `mapstructure:"scrapeInterval"`
+	// TensorParallel ranks of an engine: offload times are summed over them.
+	TensorParallel int `mapstructure:"tensorParallel"`
+	// Initial parameters, published when the store holds no document yet.
+	Initial store.Params `mapstructure:"initial"`
+	Bounds  store.Bounds `mapstructure:"bounds"`
+
+	Objective Objective `mapstructure:"objective"`
+	Guard     Guard     `mapstructure:"guard"`
+	Trial     Trial     `mapstructure:"trial"`
+	Search    Search    `mapstructure:"search"`
+	Schedule  Schedule  `mapstructure:"schedule"`
+}
+
+// Objective is the cost of a request in seconds: a weighted sum, lower is
+// better. Weights are relative; at least one is positive.
+type Objective struct {
+	// E2E weighs the mean end-to-end time of completed requests.
+	E2E float64 `mapstructure:"e2e"`
+	// Throughput weighs the requests in flight divided by the completion rate:
+	// by Little's law the time a request spends in the system, including those
+	// that have not finished.
+	Throughput float64 `mapstructure:"throughput"`
+	// TTFT weighs the mean time to first token, on top of its share in E2E.
+	TTFT float64 `mapstructure:"ttft"`
+	// Restore weighs the seconds of lookup and copy a request waits on average.
+	Restore float64 `mapstructure:"restore"`
+}
+
+// Guard bounds the harm a candidate can do.
+type Guard struct {
+	// TTFT is the SLO: it must be an edge of vLLM's TTFT histogram.
+	TTFT time.Duration `mapstructure:"ttft"`
+	// Within is the share of requests that must meet it, 0 to 1. 0 disables
+	// the SLO check.
+	Within float64 `mapstructure:"within"`
+	// MaxRegression is the relative cost increase over the incumbent that ends
+	// a trial when two samples in a row exceed it.
+	MaxRegression float64 `mapstructure:"maxRegression"`
+	// MaxErrorShare is the share of requests that may end in error.
+	MaxErrorShare float64 `mapstructure:"maxErrorShare"`
+	// Cooldown after an aborted trial; it doubles with each further abort up to
+	// MaxCooldown.
+	Cooldown    time.Duration `mapstructure:"cooldown"`
+	MaxCooldown time.Duration `mapstructure:"maxCooldown"`
+	// CollapseWaiting is the share of in-flight requests that wait, at or above
+	// which (with the SLO broken) restores are shed without a trial; 0 disables.
+	CollapseWaiting float64 `mapstructure:"collapseWaiting"`
+}
+
+// Trial sets how a candidate is compared with the incumbent.
+type Trial struct {
+	// Block is how long one arm runs before the other takes over; its first
+	// Washout is not judged, because the storage backlog of the other arm is
+	// still being worked off.
+	Block   time.Duration `mapstructure:"block"`
+	Washout time.Duration `mapstructure:"washout"`
+	// MaxBlocks of the candidate before a trial ends undecided.
+	MaxBlocks int `mapstructure:"maxBlocks"`
+	// Alpha is the error rate of a trial's test: the chance that a candidate
+	// that is no better is found better, however often one looks.
+	Alpha float64 `mapstructure:"alpha"`
+	// MinEffect is the relative improvement worth moving for.
+	MinEffect float64 `mapstructure:"minEffect"`
+	// MinRequests an arm must have served before it is judged.
+	MinRequests int `mapstructure:"minRequests"`
+}
+
+// Search sets where candidates come from.
+type Search struct {
+	// Step is the first step on the ladder, in rungs; it halves on failure and
+	// grows on success up to MaxStep.
+	Step    int `mapstructure:"step"`
+	MaxStep int `mapstructure:"maxStep"`
+	// Explore is the least time between two trials that no evidence asked for;
+	// it doubles while they find nothing, up to MaxExplore.
+	Explore    time.Duration `mapstructure:"explore"`
+	MaxExplore time.Duration `mapstructure:"maxExplore"`
+	// BatchCost is the share of a recompute's time by which it delays each
+	// request decoding beside it, 0 to 1: prefill and decode overlap partly.
+	BatchCost float64 `mapstructure:"batchCost"`
+	// HalfLife of the evidence behind the cost curves.
+	HalfLife time.Duration `mapstructure:"halfLife"`
+}
+
+// Schedule says when tuning may happen; no windows means always.
+type Schedule struct {
+	// Zone is the IANA time zone of the windows.
+	Zone    string   `mapstructure:"zone"`
+	Windows []Window `mapstructure:"windows"`
+}
+
+// Window opens at each time of a five-field cron expression, for Duration.
+type Window struct {
+	Start    string        `mapstructure:"start"`
+	Duration time.Duration `mapstructure:"duration"`
+}
+
+// DefaultSettings are sound for vLLM behind a 15 s scrape. Sources: block and
+// washout from the study of switchback designs (30 s blocks had the wrong sign,
+// 150 s blocks the right one); minEffect from the published run-to-run noise of
+// about 2%.
+func DefaultSettings() Settings {
+	return Settings{
+		Mode:           Observe,
+		EndpointLabel:  "pod",
+		ReplicaLabel:   "pod",
+		ScrapeInterval: 15 * time.Second,
+		TensorParallel: 1,
+		Initial:        store.Params{MinExternalReusableTokens: 1024, MaxWaitingRequests: 8},
+		Bounds:         store.DefaultBounds(),
+		Objective:      Objective{E2E: 1, TTFT: 0.5},
+		Guard: Guard{
+			TTFT: 5 * time.Second, Within: 0.9, MaxRegression: 0.25, MaxErrorShare: 0.02,
+			Cooldown: 10 * time.Minute, MaxCooldown: 4 * time.Hour, CollapseWaiting: 0.4,
+		},
+		Trial: Trial{
+			Block: 150 * time.Second, Washout: time.Minute, MaxBlocks: 4,
+			Alpha: 0.02, MinEffect: 0.02, MinRequests: 100,
+		},
+		Search: Search{
+			Step: 2, MaxStep: 4, Explore: 30 * time.Minute, MaxExplore: 24 * time.Hour,
+			BatchCost: 0.5, HalfLife: 90 * time.Second,
+		},
+		Schedule: Schedule{Zone: "UTC"},
+	}
+}
+
+// step is the length of a sample: the fewest scrape intervals that last at least
+// 15 s, so that a sample holds enough requests to be worth a look.
+func (s Settings) step() time.Duration {
+	const shortest = 15 * time.Second
+	n := (shortest + s.ScrapeInterval - 1) / s.ScrapeInterval
+	return n * s.ScrapeInterval
+}
+
+// trialLease is how long a published block stays in force without being renewed:
+// long enough for a block that has to be extended, and for its acknowledgement.
+func (s Settings) trialLease() time.Duration { return 2*s.Trial.Block + 2*ackTimeout }
+
+// ttftEdges are vLLM's TTFT bucket edges in seconds; only these can be an SLO,
+// because a share of requests is only known at an edge.
+var ttftEdges = []float64{
+	.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5,
+	10, 20, 40, 80, 160, 640, 2560,
+}
+
+// Validate reports every impossible setting at once; each error names the
+// setting, its value and what is allowed.
+func (s Settings) Validate() error {
+	errs := []error{s.validatePool(), s.Objective.validate(), s.Guard.validate(),
+		s.Trial.validate(s.ScrapeInterval), s.Search.validate()}
+	if err := s.Bounds.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("bounds: %w", err))
+	} else if !s.Bounds.Contains(s.Initial) {
+		errs = append(errs, fmt.Errorf("initial: %s lies outside bounds; widen the bounds or start inside them", s.Initial))
+	}
+	if _, err := newCalendar(s.Schedule); err != nil {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("pool %q: %w", s.Name, err)
+	}
+	return nil
+}
+
+func (s Settings) validatePool() error {
+	var errs []error
+	if s.Name == "" {
+		errs = append(errs, errors.New("name: is empty; each pool needs a name"))
+	}
+	if s.Mode != Observe && s.Mode != Enforce {
+		errs = append(errs, fmt.Errorf("mode: %q is not allowed; use %q or %q", s.Mode, Observe, Enforce))
+	}
+	if err := checkMatchers(s.Selector); err != nil {
+		errs = append(errs, fmt.Errorf("selector: %w", err))
+	}
+	if err := checkMatchers(s.PluginSelector); err != nil {
+		errs = append(errs, fmt.Errorf("pluginSelector: %w", err))
+	}
+	if err := checkLabelName(s.EndpointLabel); err != nil {
+		errs = append(errs, fmt.Errorf("endpointLabel: %w", err))
+	}
+	if err := checkLabelName(s.ReplicaLabel); err != nil {
+		errs = append(errs, fmt.Errorf("replicaLabel: %w", err))
+	}
+	if s.Endpoints < 0 {
+		errs = append(errs, fmt.Errorf("endpoints: %d is not allowed; 0 or more", s.Endpoints))
+	}
+	if s.TensorParallel < 1 {
+		errs = append(errs, fmt.Errorf("tensorParallel: %d is not allowed; 1 or more", s.TensorParallel))
+	}
+	errs = append(errs, between("scrapeInterval", s.ScrapeInterval, time.Second, 5*time.Minute))
+	if err := s.Initial.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("initial: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+func (o Objective) validate() error {
+	weights := []struct {
+		name string
+		v    float64
+	}{{"e2e", o.E2E}, {"throughput", o.Throughput}, {"ttft", o.TTFT}, {"restore", o.Restore}}
+	var errs []error
+	sum := 0.0
+	for _, w := range weights {
+		if !(w.v >= 0) || math.IsInf(w.v, 0) {
+			errs = append(errs, fmt.Errorf("objective.%s: %v is not allowed; a finite weight, 0 or more", w.name, w.v))
+			continue
+		}
+		sum += w.v
+	}
+	if len(errs) == 0 && sum == 0 {
+		errs = append(errs, errors.New("objective: all weights are 0; at least one must be positive"))
+	}
+	return errors.Join(errs...)
+}
+
+func (g Guard) validate() error {
+	errs := []error{
+		share("guard.within", g.Within), share("guard.maxErrorShare", g.MaxErrorShare),
+		share("guard.collapseWaiting", g.CollapseWaiting),
+		between("guard.cooldown", g.Cooldown, time.Minute, 24*time.Hour),
+		between("guard.maxCooldown", g.MaxCooldown, g.Cooldown, 7*24*time.Hour),
+	}
+	if !(g.MaxRegression > 0 && g.MaxRegression <= 1) {
+		errs = append(errs, fmt.Errorf("guard.maxRegression: %v is not allowed; above 0, at most 1", g.MaxRegression))
+	}
+	if g.Within > 0 && !isTTFTEdge(g.TTFT) {
+		errs = append(errs, fmt.Errorf("guard.ttft: %v is not an edge of vLLM's TTFT histogram; use one of %v seconds", g.TTFT, ttftEdges))
+	}
+	return errors.Join(errs...)
+}
+
+func isTTFTEdge(d time.Duration) bool {
+	for _, e := range ttftEdges {
+		if math.Abs(d.Seconds()-e) < 1e-9 {
+			return true
+		}
+	}
+	return false
+}
+
+func (t Trial) validate(scrape time.Duration) error {
+	errs := []error{
+		between("trial.block", t.Block, 30*time.Second, 20*time.Minute),
+		between("trial.washout", t.Washout, 0, t.Block),
+	}
+	if judged := t.Block - t.Washout; judged < minBlockSamples*scrape {
+		errs = append(errs, fmt.Errorf("trial.block: %v minus trial.washout %v leaves %v; at least %d scrape intervals of %v must remain to be judged",
+			t.Block, t.Washout, judged, minBlockSamples, scrape))
+	}
+	if t.MaxBlocks < 1 || t.MaxBlocks > 50 {
+		errs = append(errs, fmt.Errorf("trial.maxBlocks: %d is not allowed; 1 to 50", t.MaxBlocks))
+	}
+	if !(t.Alpha >= 1e-6 && t.Alpha <= 0.2) {
+		errs = append(errs, fmt.Errorf("trial.alpha: %v is not allowed; 0.000001 to 0.2", t.Alpha))
+	}
+	if !(t.MinEffect >= 0.001 && t.MinEffect <= 0.5) {
+		errs = append(errs, fmt.Errorf("trial.minEffect: %v is not allowed; 0.001 to 0.5", t.MinEffect))
+	}
+	if t.MinRequests < 1 {
+		errs = append(errs, fmt.Errorf("trial.minRequests: %d is not allowed; 1 or more", t.MinRequests))
+	}
+	return errors.Join(errs...)
+}
+
+func (s Search) validate() error {
+	errs := []error{
+		share("search.batchCost", s.BatchCost),
+		between("search.halfLife", s.HalfLife, 10*time.Second, time.Hour),
+		between("search.explore", s.Explore, time.Minute, 7*24*time.Hour),
+		between("search.maxExplore", s.MaxExplore, s.Explore, 30*24*time.Hour),
+	}
+	if s.Step < 1 || s.Step > s.MaxStep {
+		errs = append(errs, fmt.Errorf("search.step: %d is not allowed; 1 to search.maxStep (%d)", s.Step, s.MaxStep))
+	}
+	if s.MaxStep > 8 {
+		errs = append(errs, fmt.Errorf("search.maxStep: %d is not allowed; at most 8", s.MaxStep))
+	}
+	return errors.Join(errs...)
+}
+
+func share(name string, v float64) error {
+	if v >= 0 && v <= 1 {
+		return nil
+	}
+	return fmt.Errorf("%s: %v is not allowed; 0 to 1", name, v)
+}
+
+func between(name string, v, low, high time.Duration) error {
+	if v >= low && v <= high {
+		return nil
+	}
+	return fmt.Errorf("%s: %v is not allowed; %v to %v", name, v, low, high)
+}

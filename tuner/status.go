@@ -1,0 +1,136 @@
+package tuner
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+
+	"github.com/kvtuner/kvtuner/store"
+)
+
+// Status is what an operator sees of a pool.
+type Status struct {
+	Pool string    `json:"pool"`
+	Mode Mode      `json:"mode"`
+	At   time.Time `json:"at"`
+	// Ready is false until the pool has been taken over and while steps fail.
+	Ready bool `json:"ready"`
+	// Doing says in a few words what the loop is at.
+	Doing     string       `json:"doing"`
+	Error     string       `json:"error,omitempty"`
+	Incumbent store.Params `json:"incumbent"`
+	Revision  int64        `json:"revision"`
+	Trial     *TrialStatus `json:"trial,omitempty"`
+	// Recent summarises the incumbent's samples since it settled.
+	Recent    map[string]float64 `json:"recent,omitempty"`
+	LastState State              `json:"lastState,omitempty"`
+	LastWhy   string             `json:"lastWhy,omitempty"`
+	Decisions []store.Decision   `json:"decisions,omitempty"`
+}
+
+// TrialStatus is a trial in progress.
+type TrialStatus struct {
+	ID        string          `json:"id"`
+	Candidate store.Params    `json:"candidate"`
+	Why       string          `json:"why"`
+	Arm       store.Arm       `json:"arm"`
+	Blocks    int             `json:"blocks"`
+	Effect    *store.Interval `json:"effect,omitempty"`
+}
+
+// statusDecisions is how many decisions a status shows, without their samples.
+const statusDecisions = 10
+
+// Status may be called from any goroutine.
+func (t *Tuner) Status() Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.status
+	s.Decisions = slices.Clone(s.Decisions)
+	return s
+}
+
+func (t *Tuner) remember(d *store.Decision) {
+	brief := *d
+	brief.Evidence = nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.status.Decisions = append([]store.Decision{brief}, t.status.Decisions[:min(len(t.status.Decisions), statusDecisions-1)]...)
+}
+
+func (t *Tuner) report(now time.Time, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := &t.status
+	s.At, s.Ready, s.Error = now, err == nil && t.control != nil, ""
+	if err != nil {
+		s.Error = err.Error()
+	}
+	if t.control == nil {
+		s.Doing = "waiting to take over the pool"
+		return
+	}
+	c := t.control
+	s.Doing, s.Incumbent, s.Revision = c.doing(now), c.incumbent, t.document.Revision
+	s.LastState, s.LastWhy = c.lastSample.State, c.lastSample.why()
+	s.Trial, s.Recent = nil, nil
+	if len(c.history) > 0 {
+		s.Recent = total(c.history).named(t.o.Settings.Objective)
+	}
+	if c.trial != nil {
+		_, effect := c.trial.look(t.o.Settings.Trial, c.logCosts(c.history))
+		s.Trial = &TrialStatus{
+			ID: c.trial.id, Candidate: c.trial.proposal.params, Why: c.trial.proposal.why,
+			Arm: c.trial.arm(), Blocks: c.trial.candidateBlocks(), Effect: effect,
+		}
+	}
+}
+
+// doing says what the loop is at.
+func (c *controller) doing(now time.Time) string {
+	switch {
+	case c.trial != nil && c.trial.acked.IsZero():
+		return "trial: waiting until every EPP replica has the block in force"
+	case c.trial != nil:
+		return "trial: comparing " + c.trial.proposal.params.String() + " with " + c.incumbent.String()
+	case c.unknown > 0:
+		return "holding: data is missing"
+	case c.settled.IsZero():
+		return "waiting until every EPP replica has the parameters in force"
+	case now.Before(c.settled):
+		return "settling after a change"
+	case now.Before(c.cooldown):
+		return "cooling down"
+	case c.climber.Resting:
+		return "resting: nothing promises an improvement"
+	}
+	return "watching the incumbent"
+}
+
+// why a sample is not usable: its own reason, or the plugin's.
+func (s Sample) why() string {
+	if s.Why != "" {
+		return s.Why
+	}
+	return s.Plugin.Why
+}
+
+func sortTried(r []triedRecord) {
+	slices.SortFunc(r, func(a, b triedRecord) int { return strings.Compare(a.Params.String(), b.Params.String()) })
+}
+
+// timed bounds each query.
+type timed struct {
+	Prometheus
+	limit time.Duration
+}
+
+func (p timed) Query(ctx context.Context, q string, at time.Time, opts ...promv1.Option) (model.Value, promv1.Warnings, promv1.Infos, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	return p.Prometheus.Query(ctx, q, at, opts...)
+}

@@ -1,0 +1,147 @@
+package tuner
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvtuner/kvtuner/store"
+)
+
+// minBlockSamples is the least number of judged samples that makes a block.
+const minBlockSamples = 3
+
+// maxUnknown is how many samples in a row may be missing before a trial ends:
+// nothing may run that cannot be watched.
+const maxUnknown = 3
+
+// switchback is one trial in progress: blocks of candidate and incumbent take
+// turns over the whole pool, beginning with the incumbent's samples from before.
+// Endpoints are never split between the arms, because engines share storage: a
+// restore on one slows the others, and both arms would pay for the candidate.
+type switchback struct {
+	id       string
+	proposal proposal
+	started  time.Time
+	// onCandidate tells which arm runs; acked is since when every replica has
+	// it in force, zero while that is awaited from switched on.
+	onCandidate bool
+	switched    time.Time
+	acked       time.Time
+
+	before  Signals // the incumbent, before the trial
+	blocks  []block
+	sums    map[store.Arm]Signals
+	judged  map[store.Arm]int
+	samples []store.Sample
+
+	unknown   int // in a row
+	regressed int // in a row
+}
+
+// verdict of a trial, or of a look at one.
+type verdict string
+
+const (
+	undecided    verdict = ""
+	better       verdict = "better"
+	worse        verdict = "worse"
+	noDifference verdict = "no detectable difference"
+	aborted      verdict = "aborted"
+)
+
+func (t *switchback) arm() store.Arm {
+	if t.onCandidate {
+		return store.ArmCandidate
+	}
+	return store.ArmBaseline
+}
+
+// candidateBlocks begun so far.
+func (t *switchback) candidateBlocks() int {
+	n := 0
+	for _, b := range t.blocks {
+		if b.candidate {
+			n++
+		}
+	}
+	return n
+}
+
+// begin the next block on the other arm.
+func (t *switchback) begin(candidate bool, now time.Time) {
+	t.onCandidate, t.switched, t.acked = candidate, now, time.Time{}
+	t.unknown, t.regressed = 0, 0
+	t.blocks = append(t.blocks, block{candidate: candidate})
+}
+
+// judge adds a sample of the present block that lies beyond its washout.
+func (t *switchback) judge(s Sample, logCost float64) {
+	b := &t.blocks[len(t.blocks)-1]
+	b.logCosts = append(b.logCosts, logCost)
+	t.sums[t.arm()] = t.sums[t.arm()].plus(s.Signals)
+	t.judged[t.arm()]++
+}
+
+// blockDone reports whether the present block has run its time and can be
+// judged; overdue, that it has run for twice its time and cannot.
+func (t *switchback) blockDone(now time.Time, c Trial) (done, overdue bool) {
+	if t.acked.IsZero() {
+		return false, false
+	}
+	ran := now.Sub(t.acked)
+	enough := len(t.blocks[len(t.blocks)-1].logCosts) >= minBlockSamples
+	return ran >= c.Block && enough, ran >= 2*c.Block && !enough
+}
+
+// look judges the trial as it stands.
+//
+// Better: the whole interval lies below zero and the estimate is worth moving
+// for. Worse: the whole interval lies above zero. No detectable difference: the
+// interval excludes an improvement worth moving for, or the blocks are used up.
+func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interval) {
+	enough := true
+	for _, arm := range []store.Arm{store.ArmBaseline, store.ArmCandidate} {
+		enough = enough && t.judged[arm] >= minBlockSamples && t.sums[arm].Requests >= float64(c.MinRequests)
+	}
+	if !enough {
+		return undecided, nil
+	}
+	i, ok := compare(t.blocks, pooledVariance(incumbent, t.blocks), c.Alpha)
+	if !ok {
+		return undecided, nil
+	}
+	switch {
+	case i.High < 0 && i.Estimate <= -c.MinEffect:
+		return better, &i
+	case i.Low > 0:
+		return worse, &i
+	case i.Low > -c.MinEffect:
+		return noDifference, &i
+	}
+	return undecided, &i
+}
+
+// evidence of the trial for its record.
+func (t *switchback) evidence(v verdict, i *store.Interval, incumbent store.Params, o Objective, queries []string) *store.Evidence {
+	e := &store.Evidence{Verdict: string(v), Effect: i, Samples: t.samples, Queries: queries}
+	params := map[store.Arm]store.Params{store.ArmBaseline: incumbent, store.ArmCandidate: t.proposal.params}
+	for _, arm := range []store.Arm{store.ArmBaseline, store.ArmCandidate} {
+		s := t.sums[arm]
+		if t.judged[arm] == 0 {
+			continue
+		}
+		e.Arms = append(e.Arms, store.ArmSummary{
+			Arm: arm, Params: params[arm], Samples: t.judged[arm], Requests: s.Requests, Signals: s.named(o),
+		})
+	}
+	return e
+}
+
+// describe the effect in words.
+func describe(i *store.Interval, alpha float64) string {
+	if i == nil {
+		return "too little was seen to compare"
+	}
+	return fmt.Sprintf("cost of a request %+.1f%% (%.0f%% confidence: %+.1f%% to %+.1f%%) over %d block(s)",
+		100*i.Estimate, 100*(1-alpha), 100*i.Low, 100*i.High, i.N)
+}
