@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/kvtuner/kvtuner/store"
 )
 
 func TestWriteFailureKeepsTheOldValue(t *testing.T) {
@@ -40,6 +42,23 @@ func TestWriteFailureKeepsTheOldValue(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestHistoryOnAFullDisk(t *testing.T) {
+	dir := mountSmall(t)
+	h := openHistory(t, store.HistoryOptions{Path: filepath.Join(dir, "history.db")})
+	appendAll(t, h, decision("a", 0))
+	fill(t, dir)
+	large := decision("a", 1)
+	large.Reason = strings.Repeat("x", 1<<19)
+	if err := h.Append(large); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free space on the file system of ") {
+		t.Errorf("got %v, want no space and the remedy", err)
+	}
+	if got := query(t, h, store.Filter{}); len(got) != 1 {
+		t.Errorf("got %d decisions, want the one before", len(got))
+	}
+	must(t, os.Remove(filepath.Join(dir, "ballast")))
+	appendAll(t, h, decision("a", 2))
 }
 
 // mountSmall returns a file system of 256 KiB of its own. Without the right to

@@ -108,7 +108,7 @@ func TestParseRefuses(t *testing.T) {
 		says           string // value and allowed
 	}{
 		{"not JSON", example, "hello", "", `hello is not allowed, want a JSON object`},
-		{"empty file", example, "", "", `want a JSON object`},
+		{"empty file", example, "", "", `an empty input is not allowed, want a JSON object`},
 		{"an array", example, "[]", "", `[] is not allowed, want a JSON object`},
 		{"null", example, "null", "", `null is not allowed, want a JSON object`},
 		{"cut short", example, example[:200], "baseline", `unexpected end of input`},

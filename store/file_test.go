@@ -144,6 +144,17 @@ func TestWatchFollowsAReplacedDirectory(t *testing.T) {
 		ticks <- exampleTime
 		await(t, ch, 0, store.ErrNotFound)
 	}
+
+	// Replaced between two looks: the new directory may even have the identity
+	// of the old one.
+	must(t, os.Mkdir(dir, 0o755))
+	ticks <- exampleTime
+	must(t, os.RemoveAll(dir))
+	must(t, os.Mkdir(dir, 0o755))
+	ticks <- exampleTime
+	ticks <- exampleTime
+	write(t, path, formatted(t, 9))
+	await(t, ch, 9, nil)
 }
 
 // TestWatchPolls changes what the directory's notifications cannot show: the

@@ -34,6 +34,9 @@ func (o *object) split(raw []byte) error {
 	if !utf8.Valid(raw) {
 		return refuse("", string(raw), "valid UTF-8")
 	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return &FieldError{Value: "an empty input", Allowed: "a JSON object"}
+	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return refuse("", bytes.TrimSpace(raw), "a JSON object")
