@@ -25,7 +25,7 @@ func newDescs(constant prometheus.Labels) *descs {
 	return &descs{
 		decisions:   desc("decisions_total", "Decisions, by arm, action and reason.", "arm", "action", "reason"),
 		tokens:      desc("external_reusable_tokens", "Tokens that a restore would bring, of requests with evidence."),
-		started:     desc("cost_started_total", "Requests decided, by action and power of two of reusable tokens.", "action", "reusable"),
+		started:     desc("cost_started_total", "Streamed requests decided with evidence, by action and power of two of reusable tokens.", "action", "reusable"),
 		finished:    desc("cost_finished_total", "Of those, requests whose first token was seen.", "action", "reusable"),
 		ttft:        desc("cost_ttft_seconds_total", "Sum of their time to first token.", "action", "reusable"),
 		measured:    desc("cost_measured_total", "Of those, requests whose computed tokens are known.", "action", "reusable"),
@@ -173,19 +173,15 @@ func (h *tokenHistogram) Write(to *dto.Metric) error {
 func (p *Policy) collectEndpoints(out sink, d *descs) {
 	now, s := p.elapsed(), p.inForce.Load()
 	followed := 0
-	for name, e := range p.endpoints.all() {
-		at := e.gate.at.Load()
-		if at == never || e.idle(now) {
-			continue
-		}
+	p.endpoints.each(now, func(name string, e *endpoint) {
 		followed++
 		limit := s.params[s.arm(e, name, now)].MaxWaitingRequests
 		out.gauge(d.average, e.gate.average(), name)
 		out.gauge(d.closed, bit(p.gated(limit, e, now)), name)
-		out.gauge(d.sampleAge, time.Duration(now-at).Seconds(), name)
+		out.gauge(d.sampleAge, time.Duration(now-e.gate.at.Load()).Seconds(), name)
 		out.counter(d.transitions, float64(e.closings.Load()), name, "closed")
 		out.counter(d.transitions, float64(e.openings.Load()), name, "open")
-	}
+	})
 	out.gauge(d.endpoints, float64(followed))
 }
 

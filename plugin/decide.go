@@ -21,7 +21,7 @@ func (p *Policy) Decide(r *Request) Decision {
 		metrics:        p.metrics,
 	}
 	d.Action = d.Reason.Action()
-	p.metrics.count(e, arm, &d)
+	p.metrics.count(e, arm, &d, !r.Unstreamed)
 	return d
 }
 

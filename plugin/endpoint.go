@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,53 +58,64 @@ func (e *endpoint) idle(now int64) bool {
 	return at != never && now-at > int64(idleAfter)
 }
 
-// endpoints is read without a lock; the map is copied when one comes or goes.
+// endpoints finds an endpoint by name without a lock.
 type endpoints struct {
-	mu sync.Mutex
-	m  atomic.Pointer[map[string]*endpoint]
+	byName sync.Map // string to *endpoint
+
+	mu    sync.Mutex // of what follows, and of every write to byName
+	count int
+	swept int64 // when the idle ones were last dropped
 }
 
-func (es *endpoints) all() map[string]*endpoint {
-	if m := es.m.Load(); m != nil {
-		return *m
-	}
-	return nil
+func (es *endpoints) get(name string) *endpoint {
+	e, _ := es.byName.Load(name)
+	found, _ := e.(*endpoint)
+	return found
 }
-
-func (es *endpoints) get(name string) *endpoint { return es.all()[name] }
 
 // add returns the endpoint called name, made by create if it is not there; nil
-// if there is no room. It drops those that are idle.
+// if there is no room. Now and then it drops those that are idle.
 func (es *endpoints) add(name string, now int64, create func() *endpoint) *endpoint {
 	es.mu.Lock()
 	defer es.mu.Unlock()
-	old := es.all()
-	if e := old[name]; e != nil {
+	if e := es.get(name); e != nil {
 		return e
 	}
-	m := make(map[string]*endpoint, len(old)+1)
-	for n, e := range old {
-		if !e.idle(now) {
-			m[n] = e
-		}
+	if now-es.swept > int64(idleAfter) {
+		es.sweep(now)
 	}
-	if len(m) >= maxEndpoints {
+	if es.count >= maxEndpoints {
 		return nil
 	}
 	e := create()
-	m[name] = e
-	es.m.Store(&m)
+	es.byName.Store(name, e)
+	es.count++
 	return e
+}
+
+func (es *endpoints) sweep(now int64) {
+	es.swept = now
+	for name, e := range es.byName.Range {
+		if e.(*endpoint).idle(now) {
+			es.byName.Delete(name)
+			es.count--
+		}
+	}
 }
 
 func (es *endpoints) remove(name string) {
 	es.mu.Lock()
 	defer es.mu.Unlock()
-	old := es.all()
-	if old[name] == nil {
-		return
+	if _, found := es.byName.LoadAndDelete(name); found {
+		es.count--
 	}
-	m := maps.Clone(old)
-	delete(m, name)
-	es.m.Store(&m)
+}
+
+// each calls do with every endpoint that has a sample and is not idle.
+func (es *endpoints) each(now int64, do func(name string, e *endpoint)) {
+	for name, e := range es.byName.Range {
+		if e := e.(*endpoint); e.gate.at.Load() != never && !e.idle(now) {
+			do(name.(string), e)
+		}
+	}
 }

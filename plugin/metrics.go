@@ -135,16 +135,19 @@ func register(m *metrics, r prometheus.Registerer) (*metrics, error) {
 // shard hands out the shards in turn.
 func (m *metrics) shard() *shard { return &m.shards[m.next.Add(1)%shards] }
 
-// count counts one decision.
-func (m *metrics) count(e *endpoint, arm int, d *Decision) {
+// count counts one decision; timed says that its first token will be seen.
+func (m *metrics) count(e *endpoint, arm int, d *Decision, timed bool) {
 	s := &m.shards[0]
 	if e != nil {
 		s = e.shard
 	}
 	s.decisions[arm][d.Reason].Add(1)
-	if d.Evidence {
+	if !d.Evidence {
+		return
+	}
+	s.tokens.add(d.ReusableTokens)
+	if timed {
 		s.started[d.Action][costBucket(d.ReusableTokens)].Add(1)
-		s.tokens.add(d.ReusableTokens)
 	}
 }
 

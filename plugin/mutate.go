@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -159,8 +160,7 @@ func isZero(value any) bool {
 		f, err := v.Float64()
 		return err == nil && f == 0
 	case json.RawMessage:
-		var n json.Number
-		return len(v) > 0 && v[0] != '"' && json.Unmarshal(v, &n) == nil && isZero(n)
+		return isZero(json.Number(bytes.TrimSpace(v)))
 	case float64:
 		return v == 0
 	case int:

@@ -42,14 +42,18 @@ func checkRaw(raw json.RawMessage) *BodyError {
 	if !json.Valid(raw) {
 		return &BodyError{Reason: bodyMalformed, Detail: "malformed JSON"}
 	}
-	if bytes.TrimSpace(raw)[0] == '{' {
+	switch bytes.TrimSpace(raw)[0] {
+	case '{':
 		return nil
+	case '"':
+		return unexpected("")
+	case '[':
+		return unexpected([]any{})
+	case 't', 'f':
+		return unexpected(false)
+	default:
+		return unexpected(zero)
 	}
-	var value any
-	if err := json.Unmarshal(raw, &value); err != nil {
-		return &BodyError{Reason: bodyMalformed, Detail: "malformed JSON"}
-	}
-	return unexpected(value)
 }
 
 // editMember edits one member of a valid raw object; nil if nothing changed.

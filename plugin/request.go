@@ -11,7 +11,11 @@ type Request struct {
 	// Endpoint identifies the engine. Empty: the gate has no evidence and does
 	// not veto.
 	Endpoint string
-	Evidence Evidence
+	// Unstreamed says that the response comes in one piece, so that its first
+	// token cannot be timed: the request stays out of the cost counters, where
+	// it would look like one that never finishes.
+	Unstreamed bool
+	Evidence   Evidence
 }
 
 // Evidence is what is known of a request's cached prefix on its endpoint.
