@@ -31,7 +31,7 @@ type controller struct {
 	log       []evidence
 	change    cusum
 
-	collapsing int
+	collapse   []Sample // in a row, whichever arm was in force
 	cooldown   time.Time
 	aborts     int
 	shedAt     time.Time
@@ -89,6 +89,7 @@ func (c *controller) next(o observation) action {
 	s := o.sample
 	c.lastSample = s
 	c.note(s)
+	c.watchCollapse(s)
 	if c.trial != nil {
 		return c.inTrial(o)
 	}
@@ -96,6 +97,9 @@ func (c *controller) next(o observation) action {
 		return c.blind(s)
 	}
 	c.holding, c.unknown = false, 0
+	if a, acted := c.shed(o); acted {
+		return a
+	}
 	if !c.settle(s) || s.State == Idle {
 		return action{}
 	}
@@ -109,9 +113,6 @@ func (c *controller) next(o observation) action {
 	}
 	if !o.open {
 		return action{}
-	}
-	if a, acted := c.shed(s); acted {
-		return a
 	}
 	if c.change.add(math.Log(cost)) {
 		return c.wake(s)

@@ -242,22 +242,33 @@ func (c *controller) onProbation(s Sample, logCost float64) (action, bool) {
 	return action{}, false
 }
 
+// watchCollapse counts the samples in a row that show a collapse.
+func (c *controller) watchCollapse(s Sample) {
+	switch {
+	case s.State == Unknown || s.Plugin.State != OK:
+	case s.State == OK && c.settings.Guard.collapsed(s):
+		c.collapse = append(c.collapse, s)
+	default:
+		c.collapse = nil
+	}
+}
+
+// shedAfter is how many samples in a row make a collapse.
+const shedAfter = 2
+
 // shed answers a collapse at once: stop restoring, compare afterwards. It is the
 // one step that may be longer than search.maxStep, and it does not wait for a
-// cool-down; a shed that did not help is not repeated for a while.
-func (c *controller) shed(s Sample) (action, bool) {
-	if !c.settings.Guard.collapsed(s) {
-		c.collapsing = 0
-		return action{}, false
-	}
-	c.collapsing++
+// cool-down or the washout; a shed that did not help is not repeated for a while.
+func (c *controller) shed(o observation) (action, bool) {
+	s := o.sample
 	to, _ := c.settings.Bounds.Clamp(store.Params{MinExternalReusableTokens: store.Never, MaxWaitingRequests: c.incumbent.MaxWaitingRequests})
-	if c.collapsing < 2 || s.To.Before(c.shedAt) || to == c.incumbent || c.settings.Mode == Observe {
+	if len(c.collapse) < shedAfter || !o.open || s.To.Before(c.shedAt) || to == c.incumbent || c.settings.Mode == Observe {
 		return action{}, false
 	}
 	p := proposal{params: to, origin: fromShed, why: fmt.Sprintf("%.0f of %.0f requests in flight wait and the SLO is broken: restores are stopped first", s.Signals.Waiting(), s.Signals.InFlight())}
-	c.collapsing = 0
-	return c.start(s, p, c.recent(2)), true
+	before := c.collapse[len(c.collapse)-shedAfter:]
+	c.collapse = nil
+	return c.start(s, p, before), true
 }
 
 func mean(v []float64) float64 {

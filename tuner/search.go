@@ -30,12 +30,13 @@ type proposal struct {
 // climber is the hill climber's state: the step in rungs, the direction that
 // last succeeded, and the candidates that failed against the incumbent.
 type climber struct {
-	Step        int                     `json:"step"`
-	Last        *direction              `json:"last,omitempty"`
-	Tried       map[store.Params]failed `json:"-"`
-	ExploreAt   time.Time               `json:"exploreAt"`
-	ExploreWait time.Duration           `json:"exploreWait"`
-	Resting     bool                    `json:"resting"`
+	Step  int                     `json:"step"`
+	Last  *direction              `json:"last,omitempty"`
+	Tried map[store.Params]failed `json:"-"`
+	// ExploreAt is when the next trial that no evidence asked for may start.
+	ExploreAt time.Time `json:"exploreAt"`
+	// Resting: every neighbour was tried or is pointless, until ExploreAt.
+	Resting bool `json:"resting"`
 }
 
 // failed remembers a candidate that did not win, and until when it is not worth
@@ -130,8 +131,11 @@ func (s searcher) fromMemory(c *climber, v view) (proposal, bool) {
 }
 
 func (s searcher) fromClimb(c *climber, v view) (proposal, bool) {
-	if c.Resting || v.now.Before(c.ExploreAt) {
+	if v.now.Before(c.ExploreAt) {
 		return proposal{}, false
+	}
+	if c.Resting {
+		c.wake(s.settings.Search, v.now)
 	}
 	for c.Step >= 1 {
 		candidates, passed := s.neighbours(c, v)
@@ -146,7 +150,7 @@ func (s searcher) fromClimb(c *climber, v view) (proposal, bool) {
 		c.Step /= 2
 	}
 	c.Step = s.settings.Search.Step
-	c.Resting = true
+	c.Resting, c.ExploreAt = true, v.now.Add(s.settings.Search.MaxExplore)
 	return proposal{}, false
 }
 
@@ -217,7 +221,7 @@ func (c *climber) failedRecently(p store.Params, now time.Time) bool {
 // succeeded follows a move: keep walking that way, with a longer step.
 func (c *climber) succeeded(p proposal, s Search, now time.Time) {
 	clear(c.Tried)
-	c.Resting, c.ExploreWait, c.ExploreAt = false, s.Explore, now
+	c.Resting, c.ExploreAt = false, now
 	if p.origin == fromClimb {
 		d := p.direction
 		c.Last = &d
@@ -225,18 +229,17 @@ func (c *climber) succeeded(p proposal, s Search, now time.Time) {
 	}
 }
 
-// rejected follows a candidate that did not win: it is not tried again for a
-// while, twice as long each time, and exploring waits as well.
+// rejected follows a candidate that did not win. A neighbour is not tried again
+// before all others were; what evidence proposed, after a wait that doubles.
 func (c *climber) rejected(p proposal, s Search, now time.Time) {
 	f := c.Tried[p.params]
 	f.times++
 	f.until = now.Add(backOff(s.Explore, s.MaxExplore, f.times))
-	c.Tried[p.params] = f
-	if p.origin != fromClimb {
-		return
+	if p.origin == fromClimb {
+		f.until = now.Add(s.MaxExplore)
+		c.ExploreAt = now.Add(s.Explore)
 	}
-	c.ExploreAt = now.Add(c.ExploreWait)
-	c.ExploreWait = min(2*c.ExploreWait, s.MaxExplore)
+	c.Tried[p.params] = f
 }
 
 // wake forgets what is no longer true after a change.
@@ -245,7 +248,7 @@ func (c *climber) wake(s Search, now time.Time) {
 }
 
 func newClimber(s Search, now time.Time) climber {
-	return climber{Step: s.Step, Tried: map[store.Params]failed{}, ExploreAt: now.Add(s.Explore), ExploreWait: s.Explore}
+	return climber{Step: s.Step, Tried: map[store.Params]failed{}, ExploreAt: now.Add(s.Explore)}
 }
 
 // backOff doubles a wait with each further time, up to a limit.

@@ -110,8 +110,9 @@ type Search struct {
 	// grows on success up to MaxStep.
 	Step    int `mapstructure:"step"`
 	MaxStep int `mapstructure:"maxStep"`
-	// Explore is the least time between two trials that no evidence asked for;
-	// it doubles while they find nothing, up to MaxExplore.
+	// Explore is the least time between two trials that no evidence asked for.
+	// When all neighbours of the incumbent were tried the search rests for
+	// MaxExplore, or until something changes.
 	Explore    time.Duration `mapstructure:"explore"`
 	MaxExplore time.Duration `mapstructure:"maxExplore"`
 	// BatchCost is the share of a recompute's time by which it delays each
@@ -157,7 +158,7 @@ func DefaultSettings() Settings {
 			Alpha: 0.02, MinEffect: 0.02, MinRequests: 100,
 		},
 		Search: Search{
-			Step: 2, MaxStep: 4, Explore: 30 * time.Minute, MaxExplore: 24 * time.Hour,
+			Step: 2, MaxStep: 4, Explore: 15 * time.Minute, MaxExplore: 24 * time.Hour,
 			BatchCost: 0.5, HalfLife: 90 * time.Second,
 		},
 		Schedule: Schedule{Zone: "UTC"},

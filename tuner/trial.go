@@ -99,11 +99,7 @@ func (t *switchback) blockDone(now time.Time, c Trial) (done, overdue bool) {
 // for. Worse: the whole interval lies above zero. No detectable difference: the
 // interval excludes an improvement worth moving for, or the blocks are used up.
 func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interval) {
-	enough := true
-	for _, arm := range []store.Arm{store.ArmBaseline, store.ArmCandidate} {
-		enough = enough && t.judged[arm] >= minBlockSamples && t.sums[arm].Requests >= float64(c.MinRequests)
-	}
-	if !enough {
+	if !t.enough(store.ArmCandidate, minBlockSamples, c) || !t.enough(store.ArmBaseline, shedAfter, c) {
 		return undecided, nil
 	}
 	i, ok := compare(t.blocks, pooledVariance(incumbent, t.blocks), c.Alpha)
@@ -119,6 +115,12 @@ func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interva
 		return noDifference, &i
 	}
 	return undecided, &i
+}
+
+// enough tells whether an arm has been seen for long enough to be judged. The
+// incumbent of a shed was seen only for as long as its collapse was watched.
+func (t *switchback) enough(arm store.Arm, samples int, c Trial) bool {
+	return t.judged[arm] >= samples && t.sums[arm].Requests >= float64(c.MinRequests)
 }
 
 // evidence of the trial for its record.
