@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,16 @@ func TestParseAndFormat(t *testing.T) {
 	}
 	if diff := cmp.Diff(example, string(raw)); diff != "" {
 		t.Errorf("format (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadmeShowsTheExample(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), example) {
+		t.Error("the document in README.md is not the one that is tested")
 	}
 }
 
