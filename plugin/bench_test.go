@@ -12,24 +12,28 @@ import (
 
 var fleets = []int{4, 64, 4096}
 
-// traffic is a fleet and requests to it: each names an endpoint, in a shuffled
-// order, and brings evidence of three tiers.
-func traffic(endpoints int) (names []string, requests []Request) {
-	names = make([]string, endpoints)
-	requests = make([]Request, endpoints)
+// fleet names the endpoints of a fleet.
+func fleet(endpoints int) []string {
+	names := make([]string, endpoints)
 	for i := range names {
 		names[i] = fmt.Sprintf("default/vllm-qwen3-32b-%05d:8000", i)
 	}
+	return names
+}
+
+// traffic is requests with evidence of three tiers, as few as stay in a core's
+// cache: a request is hot when it is decided, its endpoint may not be.
+func traffic() *[16]Request {
+	requests := new([16]Request)
 	for i := range requests {
 		requests[i] = Request{
-			ID:       fmt.Sprintf("7d4c0b6e-9f1a-4c58-b7d2-%012d", i),
-			Endpoint: names[i*2654435761%endpoints],
+			ID: fmt.Sprintf("7d4c0b6e-9f1a-4c58-b7d2-%012d", i),
 			Evidence: Evidence{BlockSize: 64, Prompts: []PrefixMatch{{
-				CachedBlocks: 20 + i%30, ByTier: map[string]int{"gpu": i % 20, "cpu": 20 + i%30, "nvme": 10},
+				CachedBlocks: 20 + 2*i, ByTier: map[string]int{"gpu": i, "cpu": 20 + 2*i, "nvme": 10},
 			}}},
 		}
 	}
-	return names, requests
+	return requests
 }
 
 // benchConfig has samples stay fresh for as long as a benchmark runs.
@@ -40,39 +44,28 @@ func benchConfig() Config {
 	return c
 }
 
-func benchPolicy(b *testing.B, endpoints int) (*Policy, []Request) {
+func benchPolicy(b *testing.B, names []string) *Policy {
 	p, err := New(Options{Config: benchConfig(), Pool: "p"})
 	if err != nil {
 		b.Fatal(err)
 	}
-	names, requests := traffic(endpoints)
 	for i, name := range names {
 		p.Observe(name, i%16, time.Now())
 	}
-	return p, requests
+	return p
 }
 
 // BenchmarkDecide is one decision, every core at once.
 func BenchmarkDecide(b *testing.B) {
 	for _, n := range fleets {
 		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
-			p, requests := benchPolicy(b, n)
-			parallel(b, func(i int) { _ = p.Decide(&requests[i%n]) })
-		})
-	}
-}
-
-// BenchmarkDecideSerial is one decision on one core.
-func BenchmarkDecideSerial(b *testing.B) {
-	for _, n := range fleets {
-		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
-			p, requests := benchPolicy(b, n)
-			b.ReportAllocs()
-			i := 0
-			for b.Loop() {
-				_ = p.Decide(&requests[i%n])
-				i += 7
-			}
+			names, requests := fleet(n), traffic()
+			p := benchPolicy(b, names)
+			parallel(b, func(i int) {
+				r := requests[i%len(requests)]
+				r.Endpoint = names[i%n]
+				_ = p.Decide(&r)
+			})
 		})
 	}
 }
@@ -80,7 +73,7 @@ func BenchmarkDecideSerial(b *testing.B) {
 // BenchmarkDecideMutate is one decision and its edit of a body: one that needs
 // no change, and one whose kv_transfer_params is made.
 func BenchmarkDecideMutate(b *testing.B) {
-	p, _ := benchPolicy(b, 64)
+	p := benchPolicy(b, nil)
 	few := request("id", "none", 1)
 	b.Run("unchanged", func(b *testing.B) {
 		body := map[string]any{"model": "m", "kv_transfer_params": map[string]any{"max_load_tokens": json.Number("0")}}
@@ -118,8 +111,8 @@ func BenchmarkDecideMutate(b *testing.B) {
 func BenchmarkGate(b *testing.B) {
 	for _, n := range fleets {
 		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
-			p, _ := benchPolicy(b, n)
-			names, _ := traffic(n)
+			names := fleet(n)
+			p := benchPolicy(b, names)
 			parallel(b, func(i int) { p.Observe(names[i%n], i&15, time.Now()) })
 		})
 	}
@@ -129,12 +122,16 @@ func BenchmarkGate(b *testing.B) {
 func BenchmarkDecideMutex(b *testing.B) {
 	for _, n := range fleets {
 		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
-			p := &mutexPolicy{config: benchConfig().withDefaults(), endpoints: map[string]*mutexEndpoint{}, decisions: map[Reason]uint64{}}
-			names, requests := traffic(n)
+			p := &mutexPolicy{config: benchConfig().withDefaults(), endpoints: map[string]*mutexEndpoint{}}
+			names, requests := fleet(n), traffic()
 			for i, name := range names {
 				p.observe(name, i%16, time.Now())
 			}
-			parallel(b, func(i int) { _ = p.decide(&requests[i%n], time.Now()) })
+			parallel(b, func(i int) {
+				r := requests[i%len(requests)]
+				r.Endpoint = names[i%n]
+				_ = p.decide(&r, time.Now())
+			})
 		})
 	}
 }
@@ -143,8 +140,9 @@ func BenchmarkDecideMutex(b *testing.B) {
 func parallel(b *testing.B, work func(i int)) {
 	b.ReportAllocs()
 	var start atomic.Int64
+	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
-		for i := int(start.Add(1)) * 997; pb.Next(); i++ {
+		for i := int(start.Add(1)) * 997; pb.Next(); i += 7 {
 			work(i)
 		}
 	})
@@ -155,7 +153,9 @@ type mutexPolicy struct {
 	mu        sync.Mutex
 	config    Config
 	endpoints map[string]*mutexEndpoint
-	decisions map[Reason]uint64
+	decisions [reasons]uint64
+	started   [costBuckets]uint64
+	tokens    [tokenBuckets]uint64
 }
 
 type mutexEndpoint struct {
@@ -187,9 +187,14 @@ func (p *mutexPolicy) decide(r *Request, now time.Time) Reason {
 	case reason != ReasonReusable:
 	case tokens < int(p.config.MinExternalReusableTokens):
 		reason = ReasonBelowMinimum
+		if tokens > 0 && e != nil && e.ewma <= 2*float64(p.config.MaxWaitingRequests) && draw(r.ID) < drawBelow(p.config.ProbeFraction) {
+			reason = ReasonProbeBelowMinimum
+		}
 	case e != nil && e.closed && now.Sub(e.at) <= p.config.Gate.MaxSampleAge:
 		reason = ReasonQueueGate
 	}
 	p.decisions[reason]++
+	p.started[costBucket(tokens)]++
+	p.tokens[tokenBucket(max(tokens, 1))]++
 	return reason
 }

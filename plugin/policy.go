@@ -35,6 +35,7 @@ type Policy struct {
 	pool       string
 	now        func() time.Time
 	epoch      time.Time
+	elapsed    func() int64 // since epoch, in nanoseconds
 	log        *slog.Logger
 	metrics    *metrics
 	decay      decay
@@ -55,9 +56,6 @@ func New(o Options) (*Policy, error) {
 	if o.Pool == "" {
 		return nil, fmt.Errorf("configure policy: %w", refuse("pool", `""`, "the name of the pool this Endpoint Picker serves"))
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -68,13 +66,12 @@ func New(o Options) (*Policy, error) {
 	p := &Policy{
 		config:     o.Config,
 		pool:       o.Pool,
-		now:        o.Now,
-		epoch:      o.Now(),
 		log:        o.Logger.With("pool", o.Pool),
 		metrics:    m,
 		decay:      o.Config.Gate.decay(),
 		probeBelow: drawBelow(o.Config.ProbeFraction),
 	}
+	p.setClock(o.Now)
 	p.inForce.Store(staticSnapshot(o.Config.Params()))
 	m.policy.Store(p)
 	return p, nil
@@ -83,9 +80,18 @@ func New(o Options) (*Policy, error) {
 // Config returns the configuration in use, with defaults filled in.
 func (p *Policy) Config() Config { return p.config }
 
-// elapsed is the time since the policy was made. Within a process it does not
-// follow steps of the wall clock.
-func (p *Policy) elapsed() int64 { return p.since(p.now()) }
+// setClock starts the clock. Decisions read the time elapsed, which within a
+// process does not follow steps of the wall clock; of the real clock that is
+// read alone, for it costs half of time.Now.
+func (p *Policy) setClock(now func() time.Time) {
+	if now == nil {
+		p.now, p.epoch = time.Now, time.Now()
+		p.elapsed = func() int64 { return int64(time.Since(p.epoch)) }
+		return
+	}
+	p.now, p.epoch = now, now()
+	p.elapsed = func() int64 { return p.since(now()) }
+}
 
 // since maps t to nanoseconds since the epoch, far from the ends of int64 so
 // that differences do not overflow.
