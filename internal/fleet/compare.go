@@ -153,11 +153,14 @@ func (a Run) comparable(b Run) bool {
 		(p.Setting.Policy != "threshold" || q.Setting.Policy != "threshold")
 }
 
+// tieBand is the published difference below which two runs count as equal.
+const tieBand = 0.015
+
 // sameOrder compares the throughput of two runs as published and simulated.
 func sameOrder(a, b Run) bool {
 	published := a.Published.RequestsPerSecond/b.Published.RequestsPerSecond - 1
 	simulated := a.Simulated.RequestsPerSecond/b.Simulated.RequestsPerSecond - 1
-	if math.Abs(published) < 0.015 {
+	if math.Abs(published) < tieBand {
 		return math.Abs(simulated) < 0.03
 	}
 	return published*simulated > 0

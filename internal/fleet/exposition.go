@@ -1,6 +1,9 @@
 package fleet
 
 import (
+	"cmp"
+	"slices"
+
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/proto"
 )
@@ -30,7 +33,9 @@ func (e *exposition) with(pairs []string) []*dto.LabelPair {
 	if len(pairs) == 0 {
 		return e.labels
 	}
-	return append(e.labels[:len(e.labels):len(e.labels)], labels(pairs...)...)
+	all := append(e.labels[:len(e.labels):len(e.labels)], labels(pairs...)...)
+	slices.SortFunc(all, func(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return all
 }
 
 func (e *exposition) counter(f *dto.MetricFamily, v float64, pairs ...string) {

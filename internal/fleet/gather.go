@@ -38,7 +38,7 @@ type engineGatherer struct {
 // until their first event, as in vLLM.
 func (g engineGatherer) Gather() ([]*dto.MetricFamily, error) {
 	g.fleet.storage.advance(g.fleet.now)
-	e := exposition{labels: labels("model_name", g.fleet.profile.Model, "engine", "0")}
+	e := exposition{labels: labels("engine", "0", "model_name", g.fleet.profile.Model)}
 	g.requests(&e)
 	g.tokens(&e)
 	g.queues(&e)

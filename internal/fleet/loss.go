@@ -1,0 +1,64 @@
+package fleet
+
+import "math"
+
+// Tolerances are the errors that cost one unit in the loss: about what two
+// published runs of one setting differ by.
+const (
+	throughputTolerance = 0.02 // relative
+	ttftTolerance       = 0.12 // relative
+	tailTolerance       = 0.50 // relative, p99
+	shareTolerance      = 0.04 // absolute, of prompt tokens
+	orderMargin         = 0.01 // by which an ordering should be right
+)
+
+// Loss is what calibration minimises: the mean over the runs of robust squared
+// errors of throughput, mean TTFT, p99 TTFT and external share, plus a penalty
+// for policies in the wrong order.
+func (c Comparison) Loss() float64 {
+	sum := 0.0
+	for i, r := range c.Runs {
+		sum += r.loss()
+		for _, b := range c.Runs[:i] {
+			if r.comparable(b) {
+				sum += orderLoss(r, b)
+			}
+		}
+	}
+	return sum / float64(len(c.Runs))
+}
+
+func (r Run) loss() float64 {
+	p, s := r.Published, r.Simulated
+	sum := robust(logRatio(s.RequestsPerSecond, p.RequestsPerSecond) / throughputTolerance)
+	if p.TTFTMeanMS != nil {
+		sum += 0.5 * robust(logRatio(s.TTFTMean*1000, *p.TTFTMeanMS)/ttftTolerance)
+	}
+	if p.TTFTP99MS != nil {
+		sum += 0.2 * robust(logRatio(s.TTFTP99*1000, *p.TTFTP99MS)/tailTolerance)
+	}
+	if p.ExternalPromptShareInPercent != nil {
+		sum += 0.5 * robust((s.ExternalPromptShare-*p.ExternalPromptShareInPercent/100)/shareTolerance)
+	}
+	return sum
+}
+
+func orderLoss(a, b Run) float64 {
+	published := logRatio(a.Published.RequestsPerSecond, b.Published.RequestsPerSecond)
+	simulated := logRatio(a.Simulated.RequestsPerSecond, b.Simulated.RequestsPerSecond)
+	if math.Abs(published) < tieBand {
+		return robust(math.Max(0, math.Abs(simulated)-tieBand) / throughputTolerance)
+	}
+	return robust(math.Max(0, orderMargin-math.Copysign(simulated, published*simulated)) / throughputTolerance)
+}
+
+// logRatio is about the relative error; a run that finished nothing is far off.
+func logRatio(simulated, published float64) float64 {
+	if !(simulated > 0) {
+		return -10
+	}
+	return math.Log(simulated / published)
+}
+
+// robust is quadratic near 0 and linear far away (pseudo-Huber).
+func robust(x float64) float64 { return 2 * (math.Sqrt(1+x*x) - 1) }

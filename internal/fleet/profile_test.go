@@ -1,0 +1,72 @@
+package fleet
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestProfileRoundTrip(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteProfile(&b, Published()); err != nil {
+		t.Fatal(err)
+	}
+	p, err := ReadProfile(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(Published(), p); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestProfileRefusals(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteProfile(&b, Published()); err != nil {
+		t.Fatal(err)
+	}
+	good := b.String()
+	base := fmt.Sprintf(`"stepBase": %v`, Published().StepBase)
+	cases := []struct{ name, from, to, want string }{
+		{"not JSON", "{", "", "read profile"},
+		{"unknown field", `"name"`, `"title"`, "title"},
+		{"unknown parameter", base, base + `, "turbo": 1`, `unknown parameter "turbo"`},
+		{"missing parameter", base + ",", "", "missing: stepBase"},
+		{"out of range", base, `"stepBase": -1`, "stepBase: -1 is outside"},
+		{"fraction of an engine", `"replicas": 4`, `"replicas": 2.5`, "replicas: 2.5 is not a whole number"},
+		{"no name", `"name": "` + Published().Name + `"`, `"name": ""`, "name: must not be empty"},
+		{"no model", `"model": "` + Published().Model + `"`, `"model": ""`, "model: must not be empty"},
+		{"two documents", "\n}\n", "\n}{}", "more than one JSON value"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			text := strings.Replace(good, c.from, c.to, 1)
+			if text == good {
+				t.Fatalf("case does not apply: %q not found", c.from)
+			}
+			_, err := ReadProfile(strings.NewReader(text))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v; want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestParametersAreDocumented(t *testing.T) {
+	seen := map[string]bool{}
+	fields := map[*float64]string{}
+	var p Profile
+	for _, d := range Parameters() {
+		if seen[d.Name] || d.Meaning == "" || d.Source == "" || d.Min >= d.Max {
+			t.Errorf("%s: duplicate, or without meaning, source or range", d.Name)
+		}
+		seen[d.Name] = true
+		if other, taken := fields[d.field(&p)]; taken {
+			t.Errorf("%s and %s are the same field", d.Name, other)
+		}
+		fields[d.field(&p)] = d.Name
+	}
+}
