@@ -139,7 +139,7 @@ func (t *Tuner) meetDocument(ctx context.Context, now time.Time) error {
 	case d.Revision == t.document.Revision:
 		return nil
 	}
-	t.pending = nil
+	t.pending = action{}
 	former := t.control.incumbent
 	t.document = d
 	reason := fmt.Sprintf("someone else wrote revision %d: %s is respected as the incumbent, and tuning waits %v", d.Revision, d.Baseline, t.o.Settings.Guard.Cooldown)

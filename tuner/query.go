@@ -126,7 +126,7 @@ func checkLabelName(s string) error {
 	if s == "" {
 		return errors.New("is empty; give the label's name, such as pod")
 	}
-	if !model.LabelName(s).IsValid() {
+	if !model.LegacyValidation.IsValidLabelName(s) {
 		return fmt.Errorf("%q is not a label name", s)
 	}
 	return nil

@@ -50,7 +50,7 @@ type Tuner struct {
 
 	control  *controller
 	document *store.Document // as last seen or written
-	pending  *change         // decided, not yet published
+	pending  action          // decided, not yet recorded or published
 	last     time.Time       // end of the last window
 	seq      uint64
 
@@ -102,76 +102,83 @@ func (t *Tuner) step(ctx context.Context, now time.Time) error {
 	if err := t.meetDocument(ctx, now); err != nil {
 		return err
 	}
-	if t.pending != nil {
-		return t.publish(ctx, now)
+	if t.pending != (action{}) {
+		return t.carryOut(ctx, now)
 	}
-	from, ok := t.nextWindow(now)
-	if !ok {
-		return nil
-	}
-	sample := t.observer.sample(ctx, from, now)
+	sample := t.observer.sample(ctx, t.windowStart(now), now)
 	t.metrics.sample(sample, t.o.Settings.Objective)
 	return t.act(ctx, now, t.control.next(observation{sample: sample, open: t.calendar.open(now)}))
 }
 
-// nextWindow is the stretch since the last step. After a pause, or a clock that
-// jumped, it is one interval: a long window would average over a past that
+// windowStart is the end of the last window. After a pause, or a clock that
+// jumped, it is one interval ago: a long window would average over a past that
 // nobody watched.
-func (t *Tuner) nextWindow(now time.Time) (from time.Time, ok bool) {
+func (t *Tuner) windowStart(now time.Time) time.Time {
 	from, step := t.last, t.Interval()
 	t.last = now
 	if d := now.Sub(from); d <= 0 || d > 2*step {
 		from = now.Add(-step)
 	}
-	return from, true
+	return from
 }
 
-// act carries out what the controller asked for. The record is written before
-// the change: a change without a record must not exist.
+// act takes on what the controller asked for.
 func (t *Tuner) act(ctx context.Context, now time.Time, a action) error {
-	enforce := t.o.Settings.Mode == Enforce
-	if a.change != nil && enforce {
-		t.pending = a.change
+	if t.o.Settings.Mode != Enforce {
+		a.change = nil
+	}
+	if a.change != nil {
 		t.control.awaiting(t.document.Revision+1, now)
 	}
 	if a.decision != nil {
-		if err := t.record(now, a.decision, a.change != nil && enforce); err != nil {
-			return err
-		}
+		t.announce(now, a)
 	}
-	if t.pending == nil {
-		return nil
-	}
-	return t.publish(ctx, now)
+	t.pending = a
+	return t.carryOut(ctx, now)
 }
 
-func (t *Tuner) record(now time.Time, d *store.Decision, changes bool) error {
+// announce completes a decision's record, and tells log, metrics and status.
+func (t *Tuner) announce(now time.Time, a action) {
+	d := a.decision
 	t.seq++
 	d.ID = store.NewID(now, t.seq)
-	if changes {
+	if a.change != nil {
 		d.Revision = t.document.Revision + 1
 	}
 	t.metrics.decisions.WithLabelValues(string(d.Kind)).Inc()
 	t.log.Info("decision", "kind", d.Kind, "id", d.ID, "from", d.From.String(), "to", d.To.String(), "revision", d.Revision, "reason", d.Reason)
 	t.remember(d)
-	if err := t.o.Journal.Append(*d); err != nil {
-		return fmt.Errorf("recording decision %s (nothing was published): %w", d.ID, err)
-	}
-	return nil
 }
 
-// publish writes the pending change, and keeps it pending on failure. A change
-// that meets a document someone else wrote is dropped by meetDocument.
+// carryOut records the pending decision, then publishes the pending change: a
+// change without a record must not exist. What fails stays pending, and nothing
+// new is decided before it is done.
+func (t *Tuner) carryOut(ctx context.Context, now time.Time) error {
+	if d := t.pending.decision; d != nil {
+		if err := t.o.Journal.Append(*d); err != nil {
+			return fmt.Errorf("recording decision %s (nothing is published before): %w", d.ID, err)
+		}
+		t.pending.decision = nil
+	}
+	if t.pending.change == nil {
+		return nil
+	}
+	return t.publish(ctx, now)
+}
+
+// publish writes the pending change. One that meets a document someone else
+// wrote is dropped by meetDocument.
 func (t *Tuner) publish(ctx context.Context, now time.Time) error {
+	c := t.pending.change
 	next := &store.Document{
 		APIVersion: store.APIVersion, Pool: t.o.Settings.Name, Revision: t.document.Revision + 1,
-		UpdatedAt: now, Baseline: t.pending.baseline, Trial: t.pending.trial,
+		UpdatedAt: now, Baseline: c.baseline, Trial: c.trial,
 	}
 	if err := t.o.Documents.Swap(ctx, next); err != nil {
 		t.metrics.publishFailures.Inc()
 		return fmt.Errorf("publishing revision %d: %w", next.Revision, err)
 	}
-	t.document, t.pending = next, nil
+	t.document, t.pending.change = next, nil
 	t.control.awaiting(next.Revision, now)
 	t.metrics.published(next)
 	return t.saveCheckpoint(ctx)

@@ -1,0 +1,372 @@
+package tuner
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/model"
+
+	"github.com/kvtuner/kvtuner/store"
+)
+
+// fixture is a tuner on a memory store and a Prometheus that always shows a calm
+// pool with the stored revision in force.
+type fixture struct {
+	t        *testing.T
+	now      time.Time
+	docs     *faultyDocuments
+	journal  *memoryJournal
+	registry *prometheus.Registry
+	tuner    *Tuner
+	adjust   func(*Settings)
+}
+
+type memoryJournal struct {
+	decisions []store.Decision
+	err       error
+}
+
+func (j *memoryJournal) Append(d store.Decision) error {
+	if j.err != nil {
+		return j.err
+	}
+	j.decisions = append(j.decisions, d)
+	return d.Validate()
+}
+
+// faultyDocuments is a memory store whose calls fail on demand.
+type faultyDocuments struct {
+	*store.Memory
+	loadErr, swapErr error
+}
+
+func (f *faultyDocuments) Load(ctx context.Context) (*store.Document, error) {
+	if f.loadErr != nil {
+		return nil, f.loadErr
+	}
+	return f.Memory.Load(ctx)
+}
+
+func (f *faultyDocuments) Swap(ctx context.Context, d *store.Document) error {
+	if f.swapErr != nil {
+		return f.swapErr
+	}
+	return f.Memory.Swap(ctx, d)
+}
+
+// Query answers with counters that grow by the second.
+func (f *fixture) Query(_ context.Context, q string, at time.Time, _ ...promv1.Option) (model.Value, promv1.Warnings, promv1.Infos, error) {
+	revision := int64(0)
+	if d, err := f.docs.Memory.Load(context.Background()); err == nil {
+		revision = d.Revision
+	}
+	rows := append(engine("a"), epp("x", float64(revision), float64(revision), float64(revision))...)
+	seconds := at.Sub(noon).Seconds()
+	for _, row := range rows {
+		shift := at.Sub(noon).Milliseconds()
+		for i := range row.Values {
+			row.Values[i].Timestamp += model.Time(shift)
+			name := string(row.Metric[model.MetricNameLabel])
+			if strings.HasSuffix(name, "_sum") || strings.HasSuffix(name, "_count") || strings.HasSuffix(name, "_total") || strings.HasSuffix(name, "_bucket") {
+				row.Values[i].Value *= model.SampleValue(1 + seconds/1e3)
+			}
+		}
+	}
+	var out model.Matrix
+	for _, row := range rows {
+		if strings.HasPrefix(string(row.Metric[model.MetricNameLabel]), "vllm:") == strings.Contains(q, "vllm:") {
+			out = append(out, row)
+		}
+	}
+	return out, nil, nil, nil
+}
+
+func newFixture(t *testing.T, adjust func(*Settings)) *fixture {
+	f := &fixture{t: t, now: noon, docs: &faultyDocuments{Memory: store.NewMemory("p")}, journal: &memoryJournal{}, adjust: adjust}
+	f.restart()
+	return f
+}
+
+// restart builds a new tuner on what the store and the journal hold.
+func (f *fixture) restart() {
+	f.t.Helper()
+	s := testSettings()
+	if f.adjust != nil {
+		f.adjust(&s)
+	}
+	f.registry = prometheus.NewRegistry()
+	tuner, err := New(Options{Settings: s, Prometheus: f, QueryTimeout: time.Second, Documents: f.docs,
+		Journal: f.journal, Logger: slog.New(slog.DiscardHandler), Registerer: f.registry})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.tuner = tuner
+}
+
+func (f *fixture) step() error {
+	f.now = f.now.Add(15 * time.Second)
+	return f.tuner.Step(context.Background(), f.now)
+}
+
+func (f *fixture) steps(n int) {
+	f.t.Helper()
+	for range n {
+		if err := f.step(); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+func (f *fixture) document() *store.Document {
+	f.t.Helper()
+	d, err := f.docs.Memory.Load(context.Background())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return d
+}
+
+func (f *fixture) lastDecision() store.Decision {
+	f.t.Helper()
+	if len(f.journal.decisions) == 0 {
+		f.t.Fatal("no decision was recorded")
+	}
+	return f.journal.decisions[len(f.journal.decisions)-1]
+}
+
+// put writes a document as someone else would.
+func (f *fixture) put(change func(*store.Document)) {
+	f.t.Helper()
+	d, err := f.docs.Memory.Load(context.Background())
+	if errors.Is(err, store.ErrNotFound) {
+		d = &store.Document{APIVersion: store.APIVersion, Pool: "p", Baseline: store.Params{MinExternalReusableTokens: 512, MaxWaitingRequests: 4}}
+	}
+	d.Revision++
+	d.UpdatedAt = f.now
+	change(d)
+	if err := f.docs.Memory.Swap(context.Background(), d); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func TestFirstStepPublishesTheInitialParameters(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(1)
+	d := f.document()
+	if d.Revision != 1 || d.Baseline != testSettings().Initial || d.Trial != nil {
+		t.Errorf("document %+v", d)
+	}
+	if k := f.lastDecision().Kind; k != store.KindAdopt {
+		t.Errorf("recorded %s", k)
+	}
+	if s := f.tuner.Status(); !s.Ready || s.Incumbent != d.Baseline || len(s.Decisions) != 1 {
+		t.Errorf("status %+v", s)
+	}
+}
+
+func TestObserveModeWritesNothing(t *testing.T) {
+	f := newFixture(t, func(s *Settings) { s.Mode = Observe })
+	f.steps(200)
+	if d, err := f.docs.Memory.Load(context.Background()); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a document was written: %+v, %v", d, err)
+	}
+	if raw, err := f.docs.LoadCheckpoint(context.Background()); err == nil {
+		t.Errorf("a checkpoint was written: %s", raw)
+	}
+}
+
+func TestTakesOverWhatItFinds(t *testing.T) {
+	f := newFixture(t, nil)
+	f.put(func(*store.Document) {})
+	f.steps(1)
+	if d := f.document(); d.Revision != 1 || f.lastDecision().To != d.Baseline {
+		t.Errorf("document %+v, decision %+v", d, f.lastDecision())
+	}
+}
+
+func TestEndsATrialLeftBehind(t *testing.T) {
+	f := newFixture(t, nil)
+	f.put(func(d *store.Document) {
+		d.Trial = &store.Trial{ID: "t1", Candidate: store.Params{MinExternalReusableTokens: 1, MaxWaitingRequests: 64},
+			Assignment: store.Assignment{Mode: store.AssignAll}, StartedAt: f.now, ExpiresAt: f.now.Add(time.Hour)}
+	})
+	f.steps(1)
+	if d := f.document(); d.Trial != nil || d.Baseline.MinExternalReusableTokens != 512 {
+		t.Errorf("document %+v", d)
+	}
+	if d := f.lastDecision(); d.Kind != store.KindReconcile || d.Revision != 2 {
+		t.Errorf("decision %+v", d)
+	}
+}
+
+func TestBringsTheIncumbentWithinBounds(t *testing.T) {
+	f := newFixture(t, func(s *Settings) { s.Bounds.MinExternalReusableTokens.Min = 1024 })
+	f.put(func(*store.Document) {})
+	f.steps(1)
+	if d := f.document(); d.Revision != 2 || d.Baseline.MinExternalReusableTokens != 1024 {
+		t.Errorf("document %+v", d)
+	}
+}
+
+func TestRespectsAnotherWriter(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(20)
+	theirs := store.Params{MinExternalReusableTokens: 4096, MaxWaitingRequests: 2}
+	f.put(func(d *store.Document) { d.Baseline, d.Trial = theirs, nil })
+	f.steps(10)
+	if d := f.document(); d.Baseline != theirs {
+		t.Errorf("the other writer's %s was replaced by %s", theirs, d.Baseline)
+	}
+	found := false
+	for _, d := range f.journal.decisions {
+		found = found || d.Kind == store.KindDrift && d.To == theirs
+	}
+	if !found {
+		t.Errorf("no drift was recorded: %+v", f.journal.decisions)
+	}
+	if s := f.tuner.Status(); s.Incumbent != theirs {
+		t.Errorf("status shows %s", s.Incumbent)
+	}
+}
+
+func TestBrokenStoreDecidesNothing(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(1)
+	f.docs.loadErr = errors.New("api server is away")
+	for range 50 {
+		if err := f.step(); err == nil || !strings.Contains(err.Error(), "api server is away") {
+			t.Fatalf("step: %v", err)
+		}
+	}
+	if s := f.tuner.Status(); s.Ready || !strings.Contains(s.Error, "api server is away") {
+		t.Errorf("status %+v", s)
+	}
+	f.docs.loadErr = nil
+	f.steps(1)
+	if n := len(f.journal.decisions); n != 1 {
+		t.Errorf("%d decisions, want only the first", n)
+	}
+}
+
+// A change that cannot be published stays decided, and is published as soon as
+// it can be.
+func TestUnpublishedChangeIsRetried(t *testing.T) {
+	f := newFixture(t, nil)
+	f.docs.swapErr = errors.New("disk is full")
+	if err := f.step(); err == nil || !strings.Contains(err.Error(), "disk is full") {
+		t.Fatalf("step: %v", err)
+	}
+	f.docs.swapErr = nil
+	f.steps(1)
+	if d := f.document(); d.Revision != 1 || d.Baseline != testSettings().Initial {
+		t.Errorf("document %+v", d)
+	}
+	if n := len(f.journal.decisions); n != 1 {
+		t.Errorf("%d records of one change", n)
+	}
+	if n := testutil.ToFloat64(f.tuner.metrics.publishFailures); n != 1 {
+		t.Errorf("%v publish failures counted", n)
+	}
+}
+
+// Without a record there is no change.
+func TestUnrecordedChangeIsNotPublished(t *testing.T) {
+	f := newFixture(t, nil)
+	f.journal.err = errors.New("history is read-only")
+	for range 5 {
+		if err := f.step(); err == nil || !strings.Contains(err.Error(), "history is read-only") {
+			t.Fatalf("step: %v", err)
+		}
+	}
+	if d, err := f.docs.Memory.Load(context.Background()); !errors.Is(err, store.ErrNotFound) {
+		t.Fatalf("published without a record: %+v, %v", d, err)
+	}
+	f.journal.err = nil
+	f.steps(1)
+	if d := f.document(); d.Revision != 1 || len(f.journal.decisions) != 1 {
+		t.Errorf("document %+v, records %+v", d, f.journal.decisions)
+	}
+}
+
+func TestUnreadableStateIsNeverOverwritten(t *testing.T) {
+	f := newFixture(t, nil)
+	f.put(func(*store.Document) {})
+	for _, raw := range []string{"{", `{"version": 99}`} {
+		if err := f.docs.SaveCheckpoint(context.Background(), []byte(raw)); err != nil {
+			t.Fatal(err)
+		}
+		f.restart()
+		if err := f.step(); err == nil || !strings.Contains(err.Error(), "remove it to start the search afresh") {
+			t.Errorf("checkpoint %s: step: %v", raw, err)
+		}
+		if got, _ := f.docs.LoadCheckpoint(context.Background()); string(got) != raw {
+			t.Errorf("checkpoint %s became %s", raw, got)
+		}
+	}
+}
+
+func TestResumesFromTheCheckpoint(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(1)
+	tried := store.Params{MinExternalReusableTokens: 4096, MaxWaitingRequests: 8}
+	f.tuner.control.climber.Tried[tried] = failed{times: 3, until: f.now.Add(time.Hour)}
+	f.tuner.control.cooldown = f.now.Add(30 * time.Minute)
+	f.tuner.control.memory = f.tuner.control.memory.remember(signature{1, 2, 3, 4}, tried, f.now)
+	if err := f.tuner.saveCheckpoint(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	before := f.tuner.control
+	f.restart()
+	f.steps(1)
+	after := f.tuner.control
+	if got := after.climber.Tried[tried]; got.times != 3 || !got.until.Equal(before.climber.Tried[tried].until) {
+		t.Errorf("tried %+v", after.climber.Tried)
+	}
+	if !after.cooldown.Equal(before.cooldown) || len(after.memory) != 1 {
+		t.Errorf("cooldown %s, memory %v", after.cooldown, after.memory)
+	}
+	ids := map[string]bool{}
+	for _, d := range f.journal.decisions {
+		if ids[d.ID] {
+			t.Errorf("decision ID %s is used twice", d.ID)
+		}
+		ids[d.ID] = true
+	}
+}
+
+// The clock may jump: windows stay one interval long, and nothing breaks.
+func TestClockJumps(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(3)
+	for _, jump := range []time.Duration{48 * time.Hour, -72 * time.Hour, time.Second} {
+		f.now = f.now.Add(jump)
+		if err := f.tuner.Step(context.Background(), f.now); err != nil {
+			t.Errorf("after a jump of %v: %v", jump, err)
+		}
+		if s := f.tuner.control.lastSample; s.To.Sub(s.From) > 2*f.tuner.Interval() {
+			t.Errorf("after a jump of %v the window is %v long", jump, s.To.Sub(s.From))
+		}
+	}
+}
+
+func TestRunStepsUntilDone(t *testing.T) {
+	f := newFixture(t, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	ticks, done := make(chan time.Time), make(chan struct{})
+	go func() { f.tuner.Run(ctx, ticks); close(done) }()
+	for i := range 3 {
+		ticks <- noon.Add(time.Duration(i+1) * 15 * time.Second)
+	}
+	cancel()
+	<-done
+	if d := f.document(); d.Revision != 1 {
+		t.Errorf("document %+v", d)
+	}
+}
