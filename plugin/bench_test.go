@@ -71,7 +71,8 @@ func BenchmarkDecide(b *testing.B) {
 }
 
 // BenchmarkDecideMutate is one decision and its edit of a body: one that needs
-// no change, and one whose kv_transfer_params is made.
+// no change, as a map and as raw JSON, one whose kv_transfer_params is made, and
+// one whose raw JSON is edited.
 func BenchmarkDecideMutate(b *testing.B) {
 	p := benchPolicy(b, nil)
 	few := request("id", "none", 1)
@@ -94,7 +95,16 @@ func BenchmarkDecideMutate(b *testing.B) {
 			}
 		}
 	})
-	b.Run("raw", func(b *testing.B) {
+	b.Run("unchanged raw", func(b *testing.B) {
+		body := map[string]any{"model": "m", "kv_transfer_params": json.RawMessage(`{"remote_engine_id":"e","seed":9007199254740993,"max_load_tokens":0}`)}
+		b.ReportAllocs()
+		for b.Loop() {
+			if changed, err := p.Decide(few).Mutate(body); changed || err != nil {
+				b.Fatal(changed, err)
+			}
+		}
+	})
+	b.Run("edited raw", func(b *testing.B) {
 		raw := json.RawMessage(`{"remote_engine_id":"e","seed":9007199254740993,"max_load_tokens":512}`)
 		body := map[string]any{"model": "m"}
 		b.ReportAllocs()

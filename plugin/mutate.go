@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // Fields of a request's body.
@@ -63,7 +64,7 @@ var bodyReasons = []string{bodyString, bodyNumber, bodyBool, bodyArray, bodyOthe
 // and raw JSON that is malformed or has one of the two fields twice, is a
 // BodyError, and the body stays as it is.
 //
-// Without a change it does not allocate, unless kv_transfer_params is raw.
+// Without a change it does not allocate.
 func (d Decision) Mutate(body map[string]any) (changed bool, err error) {
 	load, offload := d.edits()
 	if load == keep && offload == keep {
@@ -157,10 +158,9 @@ func editMap(params map[string]any, name string, e edit) bool {
 func isZero(value any) bool {
 	switch v := value.(type) {
 	case json.Number:
-		f, err := v.Float64()
-		return err == nil && f == 0
+		return isZeroNumber(string(v))
 	case json.RawMessage:
-		return isZero(json.Number(bytes.TrimSpace(v)))
+		return isZeroNumber(string(bytes.TrimSpace(v)))
 	case float64:
 		return v == 0
 	case int:
@@ -170,6 +170,11 @@ func isZero(value any) bool {
 	default:
 		return false
 	}
+}
+
+func isZeroNumber(text string) bool {
+	f, err := strconv.ParseFloat(text, 64)
+	return err == nil && f == 0
 }
 
 // unexpected names the JSON type of a value that is neither object nor null.

@@ -192,6 +192,8 @@ func TestLoadTiers(t *testing.T) {
 		"raw, null":             {json.RawMessage(`{"kv_load_tiers":null}`), nil},
 		"raw, absent":           {json.RawMessage(`{}`), nil},
 		"raw, matchers":         {json.RawMessage(`{"kv_load_tiers":[{"medium":"CPU"}]}`), []string{"cpu"}},
+		"raw, twice":            {json.RawMessage(`{"kv_load_tiers":["CPU"],"kv_load_tiers":["NVMe"]}`), []string{"nvme"}},
+		"raw, no object":        {json.RawMessage(`"kv_load_tiers"`), nil},
 		"raw, malformed":        {json.RawMessage(`{`), nil},
 		"raw list in a map":     {object{"kv_load_tiers": json.RawMessage(`["CPU"]`)}, []string{"cpu"}},
 		"raw name in a list":    {object{"kv_load_tiers": json.RawMessage(`"CPU"`)}, nil},

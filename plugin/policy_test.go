@@ -203,16 +203,27 @@ func TestDecideAndMutateDoNotAllocate(t *testing.T) {
 		"restricted":    restricted,
 		"no evidence":   {ID: "some-request-id", Endpoint: "a"},
 	} {
-		bodies := map[Action]map[string]any{
-			Load:      {"kv_transfer_params": map[string]any{"remote_engine_id": "e"}},
-			Recompute: {"kv_transfer_params": map[string]any{"max_load_tokens": json.Number("0")}},
+		bodies := map[Action][]map[string]any{
+			Load: {
+				{"kv_transfer_params": map[string]any{"remote_engine_id": "e"}},
+				{"kv_transfer_params": json.RawMessage(`{"remote_engine_id":"e", "x":[{"y":"}"}]}`)},
+				{},
+			},
+			Recompute: {
+				{"kv_transfer_params": map[string]any{"max_load_tokens": json.Number("0")}},
+				{"kv_transfer_params": json.RawMessage(`{"remote_engine_id":"e", "max_load_tokens": 0}`)},
+			},
 		}
 		if n := testing.AllocsPerRun(100, func() {
 			d := p.Decide(r)
-			if changed, err := d.Mutate(bodies[d.Action]); changed || err != nil {
-				t.Fatal(changed, err)
+			for _, body := range bodies[d.Action] {
+				if changed, err := d.Mutate(body); changed || err != nil {
+					t.Fatal(changed, err)
+				}
+				if tiers := LoadTiers(body); tiers != nil {
+					t.Fatal(tiers)
+				}
 			}
-			_ = LoadTiers(bodies[d.Action])
 		}); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", name, n)
 		}

@@ -67,7 +67,7 @@ func editMember(raw json.RawMessage, name string, e edit) (json.RawMessage, *Bod
 		return nil, bad
 	case e == set && !found:
 		return insert(raw, name), nil
-	case e == set && !isZero(raw[m.value:m.end]):
+	case e == set && !isZeroNumber(string(raw[m.value:m.end])):
 		return splice(raw, m.value, m.end, zero.String()), nil
 	case e == remove && found:
 		return splice(raw, m.start, m.next, ""), nil
@@ -84,36 +84,95 @@ type member struct {
 	start, next int
 }
 
-// locate finds the member called name in a valid raw object, which may be there
-// once: a parser would take either of two.
+// locate finds the member called name in a valid raw object: the last, and an
+// error, if there are several. It does not allocate unless names are escaped.
 func locate(raw json.RawMessage, name string) (m member, found bool, bad *BodyError) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	_, err := d.Token()
-	first := int(d.InputOffset())
-	for err == nil && d.More() {
-		before := int(d.InputOffset())
-		var key json.Token
-		var value json.RawMessage
-		if key, err = d.Token(); err != nil {
-			break
+	i := bytes.IndexByte(raw, '{') + 1
+	for i = skipSpace(raw, i); raw[i] != '}'; {
+		key := skipSpace(raw, i)
+		colon := skipSpace(raw, skipValue(raw, key))
+		value := skipSpace(raw, colon+1)
+		end := skipValue(raw, value)
+		next := skipSpace(raw, end)
+		if isName(raw[key:skipValue(raw, key)], name) {
+			if found {
+				bad = &BodyError{Reason: bodyDuplicate, Detail: fmt.Sprintf("an object with %s twice", name)}
+			}
+			found, m = true, cut(raw, i, value, end, next)
 		}
-		if err = d.Decode(&value); err != nil || key != name {
+		i = next
+		if raw[i] == ',' {
+			i++
+		}
+	}
+	return m, found, bad
+}
+
+// cut is the member from i, which follows a brace or a comma, to next, which is
+// a brace or a comma.
+func cut(raw json.RawMessage, i, value, end, next int) member {
+	m := member{value: value, end: end, start: i, next: end}
+	switch {
+	case raw[next] == ',':
+		m.next = next + 1
+	case raw[i-1] == ',':
+		m.start = i - 1
+	}
+	return m
+}
+
+func isName(quoted []byte, name string) bool {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1:len(quoted)-1]) == name
+	}
+	var unquoted string
+	return json.Unmarshal(quoted, &unquoted) == nil && unquoted == name
+}
+
+func skipSpace(raw []byte, i int) int {
+	for raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\n' || raw[i] == '\r' {
+		i++
+	}
+	return i
+}
+
+// skipValue returns the end of the valid value that starts at i.
+func skipValue(raw []byte, i int) int {
+	switch raw[i] {
+	case '"':
+		return skipString(raw, i)
+	case '{', '[':
+		return skipNested(raw, i)
+	default:
+		return i + bytes.IndexAny(raw[i:], ",:]} \t\n\r")
+	}
+}
+
+func skipString(raw []byte, i int) int {
+	for i++; raw[i] != '"'; i++ {
+		if raw[i] == '\\' {
+			i++
+		}
+	}
+	return i + 1
+}
+
+func skipNested(raw []byte, i int) int {
+	for depth := 0; ; {
+		switch raw[i] {
+		case '"':
+			i = skipString(raw, i)
 			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
 		}
-		if found {
-			return member{}, false, &BodyError{Reason: bodyDuplicate, Detail: fmt.Sprintf("an object with %s twice", name)}
-		}
-		found = true
-		end := int(d.InputOffset())
-		m = member{value: end - len(value), end: end, start: before, next: end}
-		if before == first && d.More() {
-			m.next = end + 1 + bytes.IndexByte(raw[end:], ',')
+		i++
+		if depth == 0 {
+			return i
 		}
 	}
-	if err != nil {
-		return member{}, false, &BodyError{Reason: bodyMalformed, Detail: "malformed JSON"}
-	}
-	return m, found, nil
 }
 
 func splice(raw json.RawMessage, from, to int, with string) json.RawMessage {

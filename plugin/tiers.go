@@ -15,11 +15,14 @@ func LoadTiers(body map[string]any) []string {
 	case map[string]any:
 		return tiers(params[fieldLoadTiers])
 	case json.RawMessage:
-		var fields map[string]json.RawMessage
-		if json.Unmarshal(params, &fields) != nil {
+		if checkRaw(params) != nil {
 			return nil
 		}
-		return tiers(fields[fieldLoadTiers])
+		m, found, _ := locate(params, fieldLoadTiers) // the engine takes the last, too
+		if !found {
+			return nil
+		}
+		return tiers(params[m.value:m.end])
 	default:
 		return nil
 	}
