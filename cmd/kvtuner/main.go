@@ -56,6 +56,10 @@ of recomputing a prefix. "kvtuner run" is the daemon; "status", "history" and
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(suggestFlag)
 	root.AddCommand(
+		newRunCommand(),
+		newStatusCommand(),
+		newHistoryCommand(),
+		newExplainCommand(),
 		newVersionCommand(),
 	)
 	return root

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/kvtuner/kvtuner/store"
+	"github.com/kvtuner/kvtuner/tuner"
+	"github.com/kvtuner/kvtuner/tuner/web"
+)
+
+// Limits of the HTTP server. A write may take as long as a slow reader of the
+// largest record needs.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 10 * time.Second
+	writeTimeout      = time.Minute
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 16 << 10
+	// shutdownGrace is how long requests in progress may take to end.
+	shutdownGrace = 5 * time.Second
+)
+
+// daemon is everything one process runs: a loop a pool, their history, and the
+// HTTP server that shows them.
+type daemon struct {
+	log      *slog.Logger
+	ticks    ticks
+	tuners   []*tuner.Tuner
+	history  *store.History
+	listener net.Listener
+	server   *http.Server
+	// release lets go of the connections to Prometheus.
+	release func()
+}
+
+// newDaemon acquires what the daemon must have: its history and its address.
+// The caller runs it, which releases them.
+func newDaemon(c tuner.Config, log *slog.Logger, t ticks) (*daemon, error) {
+	api, release, err := newPrometheus(c.Prometheus)
+	if err != nil {
+		return nil, usage(err)
+	}
+	history, err := store.OpenHistory(store.HistoryOptions{
+		Path: c.History.Path, MaxPerPool: c.History.MaxPerPool, MaxAge: c.History.MaxAge,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{log: log, ticks: t, history: history, release: release}
+	if err := d.build(c, api); err != nil {
+		return nil, errors.Join(err, history.Close())
+	}
+	d.announce(c)
+	return d, nil
+}
+
+// build makes the loops and the server, and takes the address last.
+func (d *daemon) build(c tuner.Config, api tuner.Prometheus) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := d.buildTuners(c, api, registry); err != nil {
+		return err
+	}
+	pools := make([]web.Pool, len(d.tuners))
+	for i, t := range d.tuners {
+		pools[i] = t
+	}
+	handler, err := web.New(web.Options{
+		Version: readBuild().Version, Pools: pools, History: d.history,
+		Gatherer: registry, Now: time.Now, Logger: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	d.server = &http.Server{
+		Handler: handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout,
+		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+	}
+	if d.listener, err = net.Listen("tcp", c.Listen); err != nil {
+		return fmt.Errorf("setting listen: %w", err)
+	}
+	return nil
+}
+
+func (d *daemon) buildTuners(c tuner.Config, api tuner.Prometheus, r prometheus.Registerer) error {
+	for _, p := range c.Pools {
+		t, err := tuner.New(tuner.Options{
+			Settings: p.Settings, Prometheus: api, QueryTimeout: c.Prometheus.Timeout,
+			Documents: &lateFile{o: store.FileOptions{Path: p.Store.File, Pool: p.Name, Logger: d.log}},
+			Journal:   d.history, Logger: d.log, Registerer: r,
+		})
+		if err != nil {
+			return fmt.Errorf("pool %q: %w", p.Name, err)
+		}
+		d.tuners = append(d.tuners, t)
+	}
+	return nil
+}
+
+func (d *daemon) announce(c tuner.Config) {
+	pools := make([]string, len(c.Pools))
+	for i, p := range c.Pools {
+		pools[i] = fmt.Sprintf("%s (%s)", p.Name, p.Mode)
+	}
+	d.log.Info("kvtuner started", "version", readBuild().Version, "pools", pools,
+		"address", d.listener.Addr().String(), "history", c.History.Path)
+}
+
+// run serves and tunes until ctx ends, then releases everything. A pool in
+// trouble never ends it.
+func (d *daemon) run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var loops sync.WaitGroup
+	for _, t := range d.tuners {
+		loops.Go(func() { t.Run(ctx, d.ticks(ctx, t.Interval())) })
+	}
+	served := make(chan error, 1)
+	go func() { served <- d.server.Serve(d.listener) }()
+
+	var errs []error
+	select {
+	case <-ctx.Done():
+		d.log.Info("kvtuner is stopping")
+		errs = append(errs, d.stopServing())
+		<-served
+	case err := <-served:
+		errs = append(errs, fmt.Errorf("serving HTTP: %w", err))
+		stop()
+	}
+	loops.Wait()
+	d.release()
+	return errors.Join(append(errs, d.history.Close())...)
+}
+
+func (d *daemon) stopServing() error {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+	defer cancel()
+	if err := d.server.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("stopping the HTTP server: %w", err), d.server.Close())
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+// Package web is the tuner's HTTP side: health, metrics, and a read-only API
+// that says what the loops are doing and what they decided.
+//
+//	/healthz                  200 while the process serves
+//	/readyz                   200 when every pool is being tuned, else 503 and why
+//	/metrics                  Prometheus exposition
+//	/api/v1/status            every pool, or ?pool=
+//	/api/v1/decisions         newest first; ?pool, ?kind, ?since, ?until, ?limit
+//	/api/v1/decisions/{id}    one decision with its evidence; ?pool
+//
+// It must not know how pools are tuned, where documents live or who listens; it
+// changes nothing, and answers GET and HEAD only.
+package web
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kvtuner/kvtuner/store"
+	"github.com/kvtuner/kvtuner/tuner"
+)
+
+// Pool is one loop; tuner.Tuner is one.
+type Pool interface {
+	Status() tuner.Status
+}
+
+// History is where decisions are read; store.History is one.
+type History interface {
+	Query(store.Filter) ([]store.Decision, error)
+	Get(pool, id string) (store.Decision, error)
+	Pools() ([]string, error)
+}
+
+// Options are what the handler shows. All but Version are required; Pools may be
+// empty.
+type Options struct {
+	// Version of the binary, as the status tells it.
+	Version  string
+	Pools    []Pool
+	History  History
+	Gatherer prometheus.Gatherer
+	// Now is the clock that ?since=1h and ?until=1h count back from.
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Bounds on the work that requests can cause.
+const (
+	// maxScrapes and maxReads are served at a time, of /metrics and of the
+	// history; readers beyond them wait for their turn.
+	maxScrapes = 8
+	maxReads   = 4
+	// maxBody is more than any request needs: there is nothing to send.
+	maxBody = 1 << 10
+)
+
+type api struct {
+	o Options
+	// reads holds a token for each read of the history in progress.
+	reads chan struct{}
+}
+
+// New returns the handler.
+func New(o Options) (http.Handler, error) {
+	if o.History == nil || o.Gatherer == nil || o.Now == nil || o.Logger == nil {
+		return nil, errors.New("web: history, gatherer, clock and logger are required")
+	}
+	a := &api{o: o, reads: make(chan struct{}, maxReads)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", a.healthz)
+	mux.HandleFunc("/readyz", a.readyz)
+	mux.Handle("/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn), MaxRequestsInFlight: maxScrapes,
+	}))
+	mux.HandleFunc("/api/v1/status", a.serve(a.status))
+	mux.HandleFunc("/api/v1/decisions", a.serve(a.decisions))
+	mux.HandleFunc("/api/v1/decisions/{id}", a.serve(a.decision))
+	mux.HandleFunc("/", a.serve(noSuchPath))
+	return http.MaxBytesHandler(readOnly(mux), maxBody), nil
+}
+
+// readOnly refuses every method that could be meant to change something.
+func readOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			writeError(w, &Error{CodeMethod, "this API is read-only: use GET or HEAD"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func noSuchPath(r *http.Request) (any, error) {
+	return nil, fail(CodeNotFound, "no such path: %q; there are /healthz, /readyz, /metrics, /api/v1/status, /api/v1/decisions and /api/v1/decisions/{id}", r.URL.Path)
+}
