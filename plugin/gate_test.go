@@ -207,3 +207,19 @@ func TestGateIsRightWhenTheLimitChanges(t *testing.T) {
 		}
 	}
 }
+
+// The average follows every update, not only the requests that are long enough
+// to meet the gate.
+func TestGateIsFedWhateverTheRequests(t *testing.T) {
+	p, clk, _ := newPolicy(t, threshold(1024, 8))
+	for range 100 {
+		p.Observe("a", 9, clk.now())
+		if got := p.Decide(request("", "a", 1)).Reason; got != ReasonBelowMinimum {
+			t.Fatalf("64 tokens: %v, want below_minimum", got)
+		}
+		clk.advance(50 * time.Millisecond)
+	}
+	if got := p.Decide(request("", "a", 16)).Reason; got != ReasonQueueGate {
+		t.Errorf("the first long request: %v, want queue_gate", got)
+	}
+}

@@ -217,6 +217,9 @@ func TestDecideAndMutateDoNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() {
 			d := p.Decide(r)
 			for _, body := range bodies[d.Action] {
+				if _, raw := body["kv_transfer_params"].(json.RawMessage); raw && raceDetector {
+					continue // encoding/json pools its scanners
+				}
 				if changed, err := d.Mutate(body); changed || err != nil {
 					t.Fatal(changed, err)
 				}
