@@ -30,6 +30,10 @@ var costLabels = func() (labels [costBuckets]string) {
 	return labels
 }()
 
+// computedLabels are the values of the label "computed": those of "reusable", and
+// "unknown".
+var computedLabels = append(append([]string{}, costLabels[:]...), "unknown")
+
 // The native histogram of reusable tokens has four buckets a doubling, from 1 to
 // 2^30 tokens; what is above counts as 2^30.
 const (

@@ -13,7 +13,7 @@ import (
 // descs describe the series that are put together when collected.
 type descs struct {
 	decisions, tokens                                   *prometheus.Desc
-	started, finished, ttft, measured, computed         *prometheus.Desc
+	started, reusable, finished, ttft, computed         *prometheus.Desc
 	endpoints, average, closed, transitions, sampleAge  *prometheus.Desc
 	revision, source, parameter, clamped, age, trialEnd *prometheus.Desc
 }
@@ -26,10 +26,10 @@ func newDescs(constant prometheus.Labels) *descs {
 		decisions:   desc("decisions_total", "Decisions, by arm, action and reason.", "arm", "action", "reason"),
 		tokens:      desc("external_reusable_tokens", "Tokens that a restore would bring, of requests with evidence."),
 		started:     desc("cost_started_total", "Streamed requests decided with evidence, by action and power of two of reusable tokens.", "action", "reusable"),
-		finished:    desc("cost_finished_total", "Of those, requests whose first token was seen.", "action", "reusable"),
-		ttft:        desc("cost_ttft_seconds_total", "Sum of their time to first token.", "action", "reusable"),
-		measured:    desc("cost_measured_total", "Of those, requests whose computed tokens are known.", "action", "reusable"),
-		computed:    desc("cost_computed_tokens_total", "Sum of their prompt tokens that the engine computed.", "action", "reusable"),
+		reusable:    desc("cost_reusable_tokens_total", "Sum of their reusable tokens.", "action", "reusable"),
+		finished:    desc("cost_finished_total", "Of those, requests whose first token was seen, also by power of two of the tokens the engine computed.", "action", "reusable", "computed"),
+		ttft:        desc("cost_ttft_seconds_total", "Sum of their time to first token.", "action", "reusable", "computed"),
+		computed:    desc("cost_computed_tokens_total", "Sum of their prompt tokens that the engine computed.", "action", "reusable", "computed"),
 		endpoints:   desc("endpoints", "Endpoints whose queue is followed."),
 		average:     desc("endpoint_waiting_ewma", "Smoothed number of requests waiting, as of the last sample.", "endpoint"),
 		closed:      desc("endpoint_gate_closed", "1 if the queue gate is closed under the limit in force, else 0.", "endpoint"),
@@ -48,7 +48,7 @@ func newDescs(constant prometheus.Labels) *descs {
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	d := m.descs
 	for _, desc := range []*prometheus.Desc{
-		d.decisions, d.tokens, d.started, d.finished, d.ttft, d.measured, d.computed,
+		d.decisions, d.tokens, d.started, d.reusable, d.finished, d.ttft, d.computed,
 		d.endpoints, d.average, d.closed, d.sampleAge, d.transitions,
 		d.revision, d.source, d.parameter, d.clamped, d.age, d.trialEnd,
 	} {
@@ -101,17 +101,30 @@ func (m *metrics) collectCosts(out sink) {
 	for action := range Action(actions) {
 		for b, label := range costLabels {
 			// Finished first: a request is never finished before it is started.
-			c := &m.costs[action][b]
-			out.counter(m.descs.finished, float64(c.finished.Load()), action.String(), label)
-			out.counter(m.descs.ttft, time.Duration(c.ttft.Load()).Seconds(), action.String(), label)
-			out.counter(m.descs.measured, float64(c.measured.Load()), action.String(), label)
-			out.counter(m.descs.computed, float64(c.computed.Load()), action.String(), label)
-			var started uint64
+			m.collectFinished(out, action, b)
+			var started, reusable uint64
 			for i := range m.shards {
 				started += m.shards[i].started[action][b].Load()
+				reusable += m.shards[i].reusable[action][b].Load()
 			}
 			out.counter(m.descs.started, float64(started), action.String(), label)
+			out.counter(m.descs.reusable, float64(reusable), action.String(), label)
 		}
+	}
+}
+
+// collectFinished leaves out pairs of buckets that no request has fallen into:
+// most of them never do.
+func (m *metrics) collectFinished(out sink, action Action, reusable int) {
+	for b, label := range computedLabels {
+		c := &m.costs[action][reusable][b]
+		n := c.finished.Load()
+		if n == 0 {
+			continue
+		}
+		out.counter(m.descs.finished, float64(n), action.String(), costLabels[reusable], label)
+		out.counter(m.descs.ttft, time.Duration(c.ttft.Load()).Seconds(), action.String(), costLabels[reusable], label)
+		out.counter(m.descs.computed, float64(c.computed.Load()), action.String(), costLabels[reusable], label)
 	}
 }
 

@@ -13,7 +13,7 @@ func (p *Policy) ObserveFirstToken(d Decision, ttft time.Duration, computedToken
 	}
 	p.metrics.ttft[armIndex(d.Arm)][d.Action].Observe(ttft.Seconds())
 	if d.Evidence {
-		p.metrics.costs[d.Action][costBucket(d.ReusableTokens)].add(ttft, computedTokens)
+		p.metrics.addCost(d, ttft, computedTokens)
 	}
 }
 

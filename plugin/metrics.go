@@ -41,7 +41,7 @@ const shards = 64
 type metrics struct {
 	shards           [shards]shard
 	next             atomic.Uint32
-	costs            [actions][costBuckets]cost
+	costs            [actions][costBuckets][costBuckets + 1]cost
 	ttft             [arms][actions]prometheus.Observer
 	output           [arms][actions]prometheus.Observer
 	refusedSamples   *prometheus.CounterVec
@@ -56,26 +56,32 @@ type metrics struct {
 type shard struct {
 	decisions [arms][reasons]atomic.Uint64
 	started   [actions][costBuckets]atomic.Uint64
+	reusable  [actions][costBuckets]atomic.Uint64 // tokens
 	tokens    tokenCounts
 	_         [64]byte // keeps shards off each other's cache lines
 }
 
-// cost sums what became of requests of one action and size.
+// cost sums what became of requests of one action, by reusable and by computed
+// tokens.
 type cost struct {
 	finished atomic.Uint64
 	ttft     atomic.Int64 // nanoseconds
-	measured atomic.Uint64
 	computed atomic.Uint64
-	_        [32]byte
+	_        [40]byte
 }
 
-func (c *cost) add(ttft time.Duration, computed int) {
-	c.finished.Add(1)
-	c.ttft.Add(int64(ttft))
+// unknownComputed is the bucket of requests whose computed tokens are not known.
+const unknownComputed = costBuckets
+
+func (m *metrics) addCost(d Decision, ttft time.Duration, computed int) {
+	bucket := unknownComputed
 	if computed >= 0 {
-		c.measured.Add(1)
-		c.computed.Add(uint64(computed))
+		bucket = costBucket(computed)
 	}
+	c := &m.costs[d.Action][costBucket(d.ReusableTokens)][bucket]
+	c.ttft.Add(int64(ttft))
+	c.computed.Add(uint64(max(computed, 0)))
+	c.finished.Add(1)
 }
 
 func newMetrics(pool string) *metrics {
@@ -147,7 +153,9 @@ func (m *metrics) count(e *endpoint, arm int, d *Decision, timed bool) {
 	}
 	s.tokens.add(d.ReusableTokens)
 	if timed {
-		s.started[d.Action][costBucket(d.ReusableTokens)].Add(1)
+		bucket := costBucket(d.ReusableTokens)
+		s.started[d.Action][bucket].Add(1)
+		s.reusable[d.Action][bucket].Add(uint64(d.ReusableTokens))
 	}
 }
 

@@ -152,13 +152,13 @@ func TestCostCounters(t *testing.T) {
 		name, bucket string
 		want         float64
 	}{
-		{"started", "1024", 2}, {"finished", "1024", 1}, {"ttft_seconds", "1024", 0.25}, {"measured", "1024", 1}, {"computed_tokens", "1024", 256},
+		{"started", "1024", 2}, {"finished", "1024", 1}, {"ttft_seconds", "1024", 0.25}, {"reusable_tokens", "1024", 2 * 1024}, {"computed_tokens", "1024", 256},
 	} {
 		if got := value1(t, reg, "selective_kv_cost_"+tt.name+"_total", "reusable", tt.bucket); got != tt.want {
 			t.Errorf("load, %s of %s: %v, want %v", tt.name, tt.bucket, got, tt.want)
 		}
 	}
-	for name, want := range map[string]float64{"started": 3, "finished": 2, "ttft_seconds": 0.75, "measured": 1, "computed_tokens": 256} {
+	for name, want := range map[string]float64{"started": 3, "finished": 2, "ttft_seconds": 0.75, "computed_tokens": 256} {
 		if got := sum(t, reg, "selective_kv_cost_"+name+"_total"); got != want {
 			t.Errorf("%s in all: %v, want %v", name, got, want)
 		}

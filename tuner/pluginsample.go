@@ -88,6 +88,9 @@ func (p *PluginSample) addReplica(replica source, w window, curve map[curveKey]*
 	}
 	for _, name := range costSeries {
 		for _, row := range replica.series[name] {
+			if row.Metric[labelComputed] == computedUnknown {
+				continue
+			}
 			point, err := curvePoint(row.Metric, curve)
 			if err != nil {
 				return fmt.Errorf("EPP replica %s: %w", replica.name, err)

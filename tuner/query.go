@@ -54,6 +54,7 @@ const (
 	labelReason        = "reason"
 	labelReusable      = "reusable"
 	labelComputed      = "computed"
+	computedUnknown    = "unknown"
 )
 
 var costSeries = []string{

@@ -32,11 +32,7 @@ func (a *api) decisions(r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer release()
-	var tuned []string
-	for _, s := range a.statuses() {
-		tuned = append(tuned, s.Pool)
-	}
-	return List(a.o.History, f, tuned...)
+	return List(a.o.History, f, a.names()...)
 }
 
 // List reads the decisions that f selects, and drops their evidence: a list is

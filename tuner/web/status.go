@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/kvtuner/kvtuner/store"
 	"github.com/kvtuner/kvtuner/tuner"
 )
 
@@ -13,8 +14,39 @@ import (
 type StatusResponse struct {
 	Version string `json:"version"`
 	// Ready tells that every pool shown is being tuned.
-	Ready bool           `json:"ready"`
-	Pools []tuner.Status `json:"pools"`
+	Ready bool         `json:"ready"`
+	Pools []PoolStatus `json:"pools"`
+}
+
+// PoolStatus is a tuner's status as the API tells it.
+type PoolStatus struct {
+	tuner.Status
+	// Incumbent replaces the status' own: it is absent until the pool has been
+	// taken over.
+	Incumbent *store.Params `json:"incumbent,omitempty"`
+	// NotReady says why the pool is not being tuned; empty if it is. A pool whose
+	// data is missing is not, whatever else goes well.
+	NotReady string `json:"notReady,omitempty"`
+}
+
+func newPoolStatus(s tuner.Status) PoolStatus {
+	p := PoolStatus{Status: s}
+	if s.Incumbent != (store.Params{}) {
+		p.Incumbent = &s.Incumbent
+	}
+	switch {
+	case s.Error != "":
+		p.NotReady = s.Error
+	case !s.Ready:
+		p.NotReady = s.Doing
+	case s.LastState == tuner.Unknown:
+		p.NotReady = "data is missing: " + s.LastWhy
+	}
+	if !s.Ready && p.NotReady == "" {
+		p.NotReady = "waiting for the first step"
+	}
+	p.Ready = p.NotReady == ""
+	return p
 }
 
 func (a *api) status(r *http.Request) (any, error) {
@@ -22,51 +54,34 @@ func (a *api) status(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	response := StatusResponse{Version: a.o.Version, Ready: true, Pools: []tuner.Status{}}
-	want, all := values.Get("pool"), a.statuses()
-	for _, s := range all {
-		if want == "" || want == s.Pool {
-			response.Pools = append(response.Pools, s)
-			response.Ready = response.Ready && s.Ready
+	response := StatusResponse{Version: a.o.Version, Ready: true, Pools: []PoolStatus{}}
+	want := values.Get("pool")
+	for _, p := range a.statuses() {
+		if want == "" || want == p.Pool {
+			response.Pools = append(response.Pools, p)
+			response.Ready = response.Ready && p.Ready
 		}
 	}
 	if want != "" && len(response.Pools) == 0 {
-		return nil, fail(CodeNotFound, "no pool %q is tuned here; there are: %s", want, names(all))
+		return nil, fail(CodeNotFound, "no pool %q is tuned here; there are: %s", want, strings.Join(a.names(), ", "))
 	}
 	return response, nil
 }
 
-// statuses of all pools. A pool whose data is missing is not being tuned,
-// whatever else goes well, so it is not ready.
-func (a *api) statuses() []tuner.Status {
-	all := make([]tuner.Status, len(a.o.Pools))
+func (a *api) statuses() []PoolStatus {
+	all := make([]PoolStatus, len(a.o.Pools))
 	for i, p := range a.o.Pools {
-		all[i] = p.Status()
-		all[i].Ready = all[i].Ready && all[i].LastState != tuner.Unknown
+		all[i] = newPoolStatus(p.Status())
 	}
 	return all
 }
 
-func names(all []tuner.Status) string {
-	list := make([]string, len(all))
-	for i, s := range all {
-		list[i] = s.Pool
+func (a *api) names() []string {
+	names := make([]string, len(a.o.Pools))
+	for i, p := range a.o.Pools {
+		names[i] = p.Status().Pool
 	}
-	return strings.Join(list, ", ")
-}
-
-// NotReady says why a pool is not ready; it is empty for one that is.
-func NotReady(s tuner.Status) string {
-	switch {
-	case s.Ready:
-		return ""
-	case s.Error != "":
-		return s.Error
-	case s.LastState == tuner.Unknown:
-		return "data is missing: " + s.LastWhy
-	default:
-		return s.Doing
-	}
+	return names
 }
 
 func (a *api) healthz(w http.ResponseWriter, _ *http.Request) {
@@ -78,8 +93,8 @@ func (a *api) healthz(w http.ResponseWriter, _ *http.Request) {
 func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
 	var reasons bytes.Buffer
 	for _, s := range a.statuses() {
-		if why := NotReady(s); why != "" {
-			fmt.Fprintf(&reasons, "pool %s: %s\n", s.Pool, strings.ReplaceAll(why, "\n", "; "))
+		if !s.Ready {
+			fmt.Fprintf(&reasons, "pool %s: %s\n", s.Pool, strings.ReplaceAll(s.NotReady, "\n", "; "))
 		}
 	}
 	if reasons.Len() > 0 {
