@@ -37,8 +37,6 @@ type FitErrors struct {
 type CompareOptions struct {
 	Profile      Profile
 	Measurements []Measurement
-	// Policy builds a fresh policy for a setting.
-	Policy func(Setting) (Policy, error)
 	// Seeds to average over, from 1 upwards in number.
 	Seeds []uint64
 	// Progress, if set, is told each finished run.
@@ -79,17 +77,10 @@ type runKey struct {
 }
 
 func (o CompareOptions) simulate(k runKey) (Stats, error) {
+	scenario := Scenario{Name: "measured", Profile: o.Profile, Workload: cell(k.prefix, k.streams)}
 	var all []Stats
 	for _, seed := range o.Seeds {
-		policy, err := o.Policy(k.setting)
-		if err != nil {
-			return Stats{}, err
-		}
-		f, err := New(Options{
-			Scenario: Scenario{Name: "measured", Profile: o.Profile, Workload: cell(k.prefix, k.streams)},
-			Seed:     seed,
-			Policy:   policy,
-		})
+		f, err := newMeasured(scenario, k.setting, seed)
 		if err != nil {
 			return Stats{}, err
 		}
@@ -97,6 +88,23 @@ func (o CompareOptions) simulate(k runKey) (Stats, error) {
 		all = append(all, f.Stats())
 	}
 	return meanStats(all), nil
+}
+
+// newMeasured builds a fleet whose policy runs on the fleet's clock.
+func newMeasured(s Scenario, setting Setting, seed uint64) (*Fleet, error) {
+	epoch := time.Unix(0, 0).UTC()
+	var f *Fleet
+	policy, err := setting.Build(func() time.Time {
+		if f == nil {
+			return epoch
+		}
+		return f.Now()
+	})
+	if err != nil {
+		return nil, err
+	}
+	f, err = New(Options{Scenario: s, Seed: seed, Policy: policy, Start: epoch})
+	return f, err
 }
 
 func meanStats(all []Stats) Stats {
@@ -117,6 +125,7 @@ func meanStats(all []Stats) Stats {
 		m.ExternalPromptShare += s.ExternalPromptShare / n
 		m.GPUHitShare += s.GPUHitShare / n
 		m.LookupMean += s.LookupMean / n
+		m.NVMeReadGiBps += s.NVMeReadGiBps / n
 		m.NVMeWriteGiBps += s.NVMeWriteGiBps / n
 	}
 	m.Requests = requests / len(all)

@@ -17,11 +17,7 @@ func start(t testing.TB, scenario string, setting Setting, seed uint64) *Fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := newSettingPolicy(setting)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := New(Options{Scenario: s, Seed: seed, Policy: policy})
+	f, err := newMeasured(s, setting, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,8 +284,7 @@ func (r *recorder) ObserveOutput(_ plugin.Decision, tokens int) { r.output += to
 
 func TestPolicySeesWhatTheEPPSees(t *testing.T) {
 	s, _ := ByName("4k-c64")
-	inner, _ := newSettingPolicy(loading)
-	r := &recorder{Policy: inner, observed: map[string]time.Time{}, endpoints: map[string]int{}}
+	r := &recorder{Policy: noPolicy{}, observed: map[string]time.Time{}, endpoints: map[string]int{}}
 	epoch := time.Date(2026, 9, 1, 0, 0, 0, 0, time.UTC)
 	f, err := New(Options{Scenario: s, Seed: 1, Policy: r, Start: epoch})
 	if err != nil {

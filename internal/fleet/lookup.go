@@ -13,9 +13,11 @@ func (f *Fleet) startLookup(id int32) {
 	f.service.reseed(mix(f.seed, forService), q.serial)
 	z := f.storage.saturation(f.now)
 	done := after(f.now, f.lookupDelay(float64(q.lookupBlocks), z))
-	if near < q.prefixBlocks && f.service.chance(f.profile.sharedChance(f.prefixes.tokens[q.prefix])) {
-		q.sharedBlocks = q.prefixBlocks
-		done = f.promote(r, done, float64(q.prefixBlocks-near)*f.blockBytes, z)
+	if near < q.prefixBlocks && f.service.chance(f.profile.SharedChance) {
+		q.sharedBlocks = int32(math.Ceil(f.profile.SharedShare * float64(q.prefixBlocks)))
+		if missing := q.sharedBlocks - near; missing > 0 {
+			done = f.promote(r, done, float64(missing)*f.blockBytes, z)
+		}
 	}
 	f.storage.lookups++
 	r.lookups++

@@ -9,12 +9,13 @@ const (
 	ttftTolerance       = 0.12 // relative
 	tailTolerance       = 0.50 // relative, p99
 	shareTolerance      = 0.04 // absolute, of prompt tokens
+	readTolerance       = 0.05 // absolute, GiB/s
 	orderMargin         = 0.01 // by which an ordering should be right
 )
 
 // Loss is what calibration minimises: the mean over the runs of robust squared
-// errors of throughput, mean TTFT, p99 TTFT and external share, plus a penalty
-// for policies in the wrong order.
+// errors of throughput, mean TTFT, p99 TTFT, external share and mechanism, plus
+// a penalty for policies in the wrong order.
 func (c Comparison) Loss() float64 {
 	sum := 0.0
 	for i, r := range c.Runs {
@@ -37,8 +38,14 @@ func (r Run) loss() float64 {
 	if p.TTFTP99MS != nil {
 		sum += 0.2 * robust(logRatio(s.TTFTP99*1000, *p.TTFTP99MS)/tailTolerance)
 	}
-	if p.ExternalPromptShareInPercent != nil {
-		sum += 0.5 * robust((s.ExternalPromptShare-*p.ExternalPromptShareInPercent/100)/shareTolerance)
+	if p.ExternalSharePercent != nil {
+		sum += 0.5 * robust((s.ExternalPromptShare-*p.ExternalSharePercent/100)/shareTolerance)
+	}
+	if m := p.Mechanism; m != nil {
+		sum += 0.2 * robust((s.GPUHitShare-m.GPUHitSharePercent/100)/shareTolerance)
+		sum += 0.2 * robust((s.NVMeReadGiBps-m.ReadGiBps)/readTolerance)
+		sum += 0.1 * robust(logRatio(s.NVMeWriteGiBps, m.WriteGiBps)/ttftTolerance)
+		sum += 0.1 * robust(logRatio(s.LookupMean, m.LookupMean)/tailTolerance)
 	}
 	return sum
 }

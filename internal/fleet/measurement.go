@@ -15,8 +15,8 @@ import (
 // The published matrix: public measurements of load, recompute and threshold
 // policies on Qwen3-32B, 8xH100 (three reports of September 2026).
 //
-//go:embed data/published-matrix.csv
-var publishedMatrix embed.FS
+//go:embed data/published-matrix.csv data/published-mechanism.csv
+var publishedFiles embed.FS
 
 // PublishedDuration is the length of each published run.
 const PublishedDuration = 300 * time.Second
@@ -24,22 +24,6 @@ const PublishedDuration = 300 * time.Second
 // FittedReport is the report the published profile was fitted on; all others
 // are held out.
 const FittedReport = "crossover-2026-09-10"
-
-// Setting is a policy of the matrix.
-type Setting struct {
-	// Policy is "load", "recompute" or "threshold".
-	Policy string
-	// MinTokens and MaxWaiting are the thresholds of "threshold"; a MaxWaiting
-	// of 0 is no gate.
-	MinTokens, MaxWaiting int
-}
-
-func (s Setting) String() string {
-	if s.Policy != "threshold" {
-		return s.Policy
-	}
-	return fmt.Sprintf("%d+%d", s.MinTokens, s.MaxWaiting)
-}
 
 // Measurement is one run of the matrix. Quantities that were not reported are
 // nil.
@@ -49,10 +33,23 @@ type Measurement struct {
 	Concurrency  int
 	Setting      Setting
 
-	RequestsPerSecond            float64
-	TTFTMeanMS, TTFTP99MS        *float64
-	ITLMeanMS, WaitingMean       *float64
-	ExternalPromptShareInPercent *float64
+	RequestsPerSecond      float64
+	TTFTMeanMS, TTFTP99MS  *float64
+	ITLMeanMS, WaitingMean *float64
+	ExternalSharePercent   *float64
+
+	// Mechanism is what was measured inside, for runs that have it.
+	Mechanism *Mechanism
+}
+
+// Mechanism is what a run did inside.
+type Mechanism struct {
+	// GPUHitSharePercent of the prompt tokens.
+	GPUHitSharePercent float64
+	// LookupMean is the mean delay of asynchronous lookups, in seconds.
+	LookupMean float64
+	// ReadGiBps and WriteGiBps are the node's NVMe traffic.
+	ReadGiBps, WriteGiBps float64
 }
 
 // matrixColumns is the header of the measurement format.
@@ -64,15 +61,22 @@ var matrixColumns = []string{
 
 // PublishedMatrix returns the embedded measurements.
 func PublishedMatrix() []Measurement {
-	b, err := publishedMatrix.ReadFile("data/published-matrix.csv")
-	if err != nil {
-		panic(err) // embedded at build time
+	all, err := ReadMeasurements(published("data/published-matrix.csv"))
+	if err == nil {
+		err = addMechanism(all, published("data/published-mechanism.csv"))
 	}
-	m, err := ReadMeasurements(bytes.NewReader(b))
 	if err != nil {
 		panic(fmt.Errorf("embedded matrix: %w", err)) // covered by a test
 	}
-	return m
+	return all
+}
+
+func published(name string) io.Reader {
+	b, err := publishedFiles.ReadFile(name)
+	if err != nil {
+		panic(err) // embedded at build time
+	}
+	return bytes.NewReader(b)
 }
 
 // ReadMeasurements reads the published CSV format: the header above, one run a
@@ -105,7 +109,7 @@ func ReadMeasurements(r io.Reader) ([]Measurement, error) {
 }
 
 func parseMeasurement(fields []string) (Measurement, error) {
-	f := fieldReader{fields: fields}
+	f := fieldReader{columns: matrixColumns, fields: fields}
 	m := Measurement{
 		Report:       fields[0],
 		PrefixTokens: f.whole(1),
@@ -119,20 +123,16 @@ func parseMeasurement(fields []string) (Measurement, error) {
 	default:
 		f.fail(fmt.Errorf("policy %q; allowed: load, recompute, threshold", fields[3]))
 	}
-	if v := f.number(6); v != nil {
-		m.RequestsPerSecond = *v
-	} else {
-		f.fail(fmt.Errorf("%s is empty", matrixColumns[6]))
-	}
+	m.RequestsPerSecond = f.must(6)
 	m.TTFTMeanMS, m.TTFTP99MS, m.ITLMeanMS = f.number(8), f.number(9), f.number(10)
-	m.WaitingMean, m.ExternalPromptShareInPercent = f.number(12), f.number(13)
+	m.WaitingMean, m.ExternalSharePercent = f.number(12), f.number(13)
 	return m, f.err
 }
 
 // fieldReader parses fields and keeps the first error.
 type fieldReader struct {
-	fields []string
-	err    error
+	columns, fields []string
+	err             error
 }
 
 func (f *fieldReader) fail(err error) {
@@ -144,7 +144,7 @@ func (f *fieldReader) fail(err error) {
 func (f *fieldReader) whole(i int) int {
 	v, err := strconv.Atoi(f.fields[i])
 	if err != nil || v < 0 {
-		f.fail(fmt.Errorf("%s %q is not a whole number", matrixColumns[i], f.fields[i]))
+		f.fail(fmt.Errorf("%s %q is not a whole number", f.columns[i], f.fields[i]))
 	}
 	return v
 }
@@ -155,8 +155,18 @@ func (f *fieldReader) number(i int) *float64 {
 	}
 	v, err := strconv.ParseFloat(f.fields[i], 64)
 	if err != nil || !(v >= 0) {
-		f.fail(fmt.Errorf("%s %q is not a number from 0", matrixColumns[i], f.fields[i]))
+		f.fail(fmt.Errorf("%s %q is not a number from 0", f.columns[i], f.fields[i]))
 		return nil
 	}
 	return &v
+}
+
+// must be a number.
+func (f *fieldReader) must(i int) float64 {
+	v := f.number(i)
+	if v == nil {
+		f.fail(fmt.Errorf("%s is empty", f.columns[i]))
+		return 0
+	}
+	return *v
 }

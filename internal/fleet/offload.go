@@ -36,13 +36,6 @@ func (p *Profile) storedChance(tokens int32) float64 {
 	return math.Min(1, between(tokens, p.StoredShort, long))
 }
 
-// sharedChance is the chance that a lookup the CPU tier cannot answer finds the
-// prefix on shared storage.
-func (p *Profile) sharedChance(tokens int32) float64 {
-	long := p.SharedLong * math.Pow(2048/math.Max(float64(tokens), 2048), p.StoredDecay)
-	return math.Min(1, between(tokens, p.SharedShort, long))
-}
-
 // between interpolates from 1024 to 2048 tokens on a logarithmic scale.
 func between(tokens int32, short, long float64) float64 {
 	x := math.Log2(float64(tokens) / 1024)

@@ -106,9 +106,9 @@ var parameters = []Parameter{
 
 	{"storedShort", "", "chance that a computed prefix of at most 1024 tokens enters the CPU tier", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.StoredShort }},
 	{"storedLong", "", "the same at 2048 tokens", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.StoredLong }},
-	{"storedDecay", "", "power of length with which chances fall beyond 2048 tokens", FromFit, -1, 3, false, func(p *Profile) *float64 { return &p.StoredDecay }},
-	{"sharedShort", "", "chance that a lookup the CPU tier cannot answer finds a prefix of at most 1024 tokens on shared storage", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.SharedShort }},
-	{"sharedLong", "", "the same at 2048 tokens", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.SharedLong }},
+	{"storedDecay", "", "power of length with which it falls beyond 2048 tokens", FromFit, -1, 3, false, func(p *Profile) *float64 { return &p.StoredDecay }},
+	{"sharedChance", "", "chance that a lookup the CPU tier cannot answer finds something on shared storage", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.SharedChance }},
+	{"sharedShare", "", "share of the prefix it then finds", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.SharedShare }},
 
 	{"routerCPUWeight", "", "worth of a visible CPU block against a GPU block in the routing score", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.RouterCPUWeight }},
 	{"routerLoadWeight", "", "weight of relative load against the share of the prompt held", FromFit, 0, 10, false, func(p *Profile) *float64 { return &p.RouterLoadWeight }},

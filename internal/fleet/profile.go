@@ -33,7 +33,7 @@ type Profile struct {
 
 	// What is kept outside the GPU.
 	StoredShort, StoredLong, StoredDecay float64
-	SharedShort, SharedLong              float64
+	SharedChance, SharedShare            float64
 
 	// Router and client.
 	RouterCPUWeight, RouterLoadWeight, RouterWaitingWeight float64

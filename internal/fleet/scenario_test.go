@@ -71,8 +71,7 @@ func TestWorkloadRefusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		spoil(&s)
-		policy, _ := newSettingPolicy(Setting{Policy: "load"})
-		_, err = New(Options{Scenario: s, Policy: policy})
+		_, err = New(Options{Scenario: s, Policy: noPolicy{}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v; want one with %q", err, want)
 		}

@@ -30,8 +30,9 @@ type Stats struct {
 	GPUHitShare float64
 	// LookupMean is the mean time of the lookups answered, in seconds.
 	LookupMean float64
-	// NVMeWriteGiBps is the mean write rate of the node.
-	NVMeWriteGiBps float64
+	// NVMeReadGiBps and NVMeWriteGiBps are the mean traffic of the node's
+	// storage.
+	NVMeReadGiBps, NVMeWriteGiBps float64
 }
 
 // Second is one second of a run, for plots.
@@ -58,6 +59,7 @@ type statistics struct {
 	gpuHits float64
 	lookups histogram
 	written float64
+	read    float64
 
 	ttft     []float64
 	ttftSum  float64
@@ -121,6 +123,7 @@ func (f *Fleet) ResetStats() {
 		gpuHits: f.gpuHits(),
 		lookups: f.lookupTotals(),
 		written: f.storage.written,
+		read:    f.readBytes(),
 	}
 }
 
@@ -148,6 +151,7 @@ func (f *Fleet) Stats() Stats {
 		ExternalPromptShare:   (f.count.external - s.base.external) / prompt,
 		GPUHitShare:           (f.gpuHits() - s.gpuHits) / prompt,
 		LookupMean:            (lookups.sum - s.lookups.sum) / float64(lookups.n-s.lookups.n),
+		NVMeReadGiBps:         (f.readBytes() - s.read) / gib / d,
 		NVMeWriteGiBps:        (f.storage.written - s.written) / gib / d,
 	}
 }
@@ -160,6 +164,14 @@ func (f *Fleet) gpuHits() float64 {
 	sum := 0.0
 	for i := range f.replicas {
 		sum += f.replicas[i].metrics.localHit
+	}
+	return sum
+}
+
+func (f *Fleet) readBytes() float64 {
+	sum := 0.0
+	for i := range f.replicas {
+		sum += f.replicas[i].metrics.sharedRead.bytes
 	}
 	return sum
 }

@@ -1,0 +1,54 @@
+package fleet
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvtuner/kvtuner/plugin"
+	"github.com/kvtuner/kvtuner/store"
+)
+
+// Setting is a policy of the published matrix.
+type Setting struct {
+	// Policy is "load", "recompute" or "threshold".
+	Policy string
+	// MinTokens and MaxWaiting are the thresholds of "threshold"; a MaxWaiting
+	// of 0 is no gate.
+	MinTokens, MaxWaiting int
+}
+
+func (s Setting) String() string {
+	if s.Policy != "threshold" {
+		return s.Policy
+	}
+	return fmt.Sprintf("%d+%d", s.MinTokens, s.MaxWaiting)
+}
+
+// Build returns the policy on a clock: the plugin itself without probes, or,
+// for "load", none at all, which is what the engine does by itself.
+func (s Setting) Build(now func() time.Time) (Policy, error) {
+	var c plugin.Config
+	switch s.Policy {
+	case "load":
+		return noPolicy{}, nil
+	case "recompute":
+		c.LoadPolicy = plugin.Disable
+	case "threshold":
+		c.LoadPolicy = plugin.Threshold
+		c.MinExternalReusableTokens = store.Tokens(s.MinTokens)
+		c.MaxWaitingRequests = s.MaxWaiting
+	default:
+		return nil, fmt.Errorf("policy %q; allowed: load, recompute, threshold", s.Policy)
+	}
+	return plugin.New(plugin.Options{Config: c, Pool: "published", Now: now})
+}
+
+// noPolicy lets every request load.
+type noPolicy struct{}
+
+func (noPolicy) Observe(string, int, time.Time) {}
+func (noPolicy) Decide(*plugin.Request) plugin.Decision {
+	return plugin.Decision{Action: plugin.Load, Reason: plugin.ReasonPreserved, Arm: store.ArmBaseline}
+}
+func (noPolicy) ObserveFirstToken(plugin.Decision, time.Duration, int) {}
+func (noPolicy) ObserveOutput(plugin.Decision, int)                    {}
