@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rules are what the rooms of the project must not know, directly or through
+// others.
+var rules = map[string][]string{
+	"plugin":         {"/tuner", "/internal/", "/cmd/", "client_golang/api", "k8s.io/", "sigs.k8s.io/", "prometheus/prometheus"},
+	"store":          {"/tuner", "/plugin", "/internal/", "/cmd/", "client_golang", "k8s.io/", "prometheus/prometheus"},
+	"tuner":          {"kvtuner/plugin", "/internal/", "/cmd/", "k8s.io/"},
+	"tuner/web":      {"kvtuner/plugin", "/internal/", "/cmd/"},
+	"internal/fleet": {"/tuner", "/cmd/", "internal/prom", "internal/lab"},
+	"internal/prom":  {"kvtuner/plugin", "kvtuner/store", "/tuner", "/cmd/"},
+}
+
+// The Go toolchain's own vendored or std "internal" packages are not ours.
+const module = "github.com/kvtuner/kvtuner/"
+
+func TestRoomsKeepToThemselves(t *testing.T) {
+	for room, forbidden := range rules {
+		out, err := exec.Command("go", "list", "-deps", module+room).CombinedOutput()
+		if err != nil {
+			t.Fatalf("go list %s: %v\n%s", room, err, out)
+		}
+		for _, dep := range strings.Fields(string(out)) {
+			if dep == module+room {
+				continue
+			}
+			if i := slices.IndexFunc(forbidden, func(f string) bool { return violates(dep, f) }); i >= 0 {
+				t.Errorf("%s depends on %s, which it must not know (%s)", room, dep, forbidden[i])
+			}
+		}
+	}
+}
+
+// violates reports whether dep falls under a rule. Rules that start with a
+// slash or name the module are about our own packages.
+func violates(dep, rule string) bool {
+	own := strings.HasPrefix(dep, module)
+	if strings.HasPrefix(rule, "/") || strings.HasPrefix(rule, "internal/") {
+		return own && strings.Contains("/"+strings.TrimPrefix(dep, module)+"/", strings.TrimSuffix("/"+strings.Trim(rule, "/"), "/")+"/")
+	}
+	return strings.Contains(dep, rule)
+}
