@@ -1,8 +1,6 @@
 package prom
 
 import (
-	"fmt"
-
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/prometheus/model/histogram"
 )
@@ -20,21 +18,14 @@ func isFloat(h *dto.Histogram) bool {
 		len(h.GetPositiveCount()) > 0 || len(h.GetNegativeCount()) > 0
 }
 
-// native adds a histogram with exponential buckets as one sample.
+// native adds a histogram with exponential buckets as one sample. The TSDB
+// checks that its parts fit together.
 func (w *writer) native(h *dto.Histogram, gauge bool) error {
 	s := w.lookup(native, 0)
 	if isFloat(h) {
-		fh := floatHistogram(h, hint(gauge))
-		if err := fh.Validate(); err != nil {
-			return fmt.Errorf("native histogram: %w", err)
-		}
-		return w.append(s, 0, nil, fh.Compact(0))
+		return w.append(s, 0, nil, floatHistogram(h, hint(gauge)).Compact(0))
 	}
-	ih := intHistogram(h, hint(gauge))
-	if err := ih.Validate(); err != nil {
-		return fmt.Errorf("native histogram: %w", err)
-	}
-	return w.append(s, 0, ih.Compact(0), nil)
+	return w.append(s, 0, intHistogram(h, hint(gauge)).Compact(0), nil)
 }
 
 func hint(gauge bool) histogram.CounterResetHint {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,7 +153,8 @@ func TestNativeHistogramKeepsBothForms(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	both := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "both", Buckets: []float64{1}, NativeHistogramBucketFactor: 1.1})
 	only := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "only", NativeHistogramBucketFactor: 1.1})
-	reg.MustRegister(both, only)
+	empty := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "empty", NativeHistogramBucketFactor: 1.1})
+	reg.MustRegister(both, only, empty)
 	s := open(t, Options{})
 	a := client(t, s)
 	for i := range 3 {
@@ -159,9 +162,10 @@ func TestNativeHistogramKeepsBothForms(t *testing.T) {
 		only.Observe(-8)
 		must(t, s.Scrape(at(i), pod("a"), reg))
 	}
-	expect(t, a, `{__name__=~"both.*|only.*"}`, at(2), map[string]string{
+	expect(t, a, `{__name__=~"both.*|only.*|empty.*"}`, at(2), map[string]string{
 		`both{instance="a:8000", job="vllm", namespace="llm", pod="a"}`:                   "count 3 sum 12",
 		`only{instance="a:8000", job="vllm", namespace="llm", pod="a"}`:                   "count 3 sum -24",
+		`empty{instance="a:8000", job="vllm", namespace="llm", pod="a"}`:                  "count 0 sum 0",
 		`both_sum{instance="a:8000", job="vllm", namespace="llm", pod="a"}`:               "12",
 		`both_count{instance="a:8000", job="vllm", namespace="llm", pod="a"}`:             "3",
 		`both_bucket{instance="a:8000", job="vllm", le="1.0", namespace="llm", pod="a"}`:  "0",
@@ -249,7 +253,8 @@ func TestFailedScrapeIsUpZero(t *testing.T) {
 	}{
 		"gather error, although families came with it": {gathererFunc(func() ([]*dto.MetricFamily, error) { return good, broken }), broken},
 		"invalid label name":                           {exposition{gauge("g", 1), gauge("other", 1, "", "x")}, ErrScrape},
-		"invalid native histogram":                     {exposition{gauge("g", 1), badNative()}, ErrScrape},
+		"native histogram without its buckets":         {exposition{gauge("g", 1), badNative(3)}, ErrScrape},
+		"native histogram with too many buckets":       {exposition{gauge("g", 1), badNative(1, 1, 1, 1)}, ErrScrape},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -267,11 +272,73 @@ func TestFailedScrapeIsUpZero(t *testing.T) {
 	}
 }
 
-// badNative is a histogram whose spans promise buckets that are not there.
-func badNative() *dto.MetricFamily {
-	name, kind, length, n := "bad", dto.MetricType_HISTOGRAM, uint32(3), uint64(1)
-	h := &dto.Histogram{SampleCount: &n, PositiveSpan: []*dto.BucketSpan{{Length: &length}}}
+// badNative is a histogram whose span promises another number of buckets than
+// there are.
+func badNative(promised uint32, deltas ...int64) *dto.MetricFamily {
+	n := uint64(1)
+	return histogramFamily("bad", &dto.Histogram{
+		SampleCount: &n, PositiveDelta: deltas, PositiveSpan: []*dto.BucketSpan{{Length: &promised}},
+	})
+}
+
+func histogramFamily(name string, h *dto.Histogram) *dto.MetricFamily {
+	kind := dto.MetricType_HISTOGRAM
 	return &dto.MetricFamily{Name: &name, Type: &kind, Metric: []*dto.Metric{{Histogram: h}}}
+}
+
+func TestExposedInfinityBucketIsNotDoubled(t *testing.T) {
+	n, total, inf := uint64(3), 4.5, math.Inf(1)
+	g := exposition{histogramFamily("h", &dto.Histogram{
+		SampleCount: &n, SampleSum: &total, Bucket: []*dto.Bucket{{CumulativeCount: &n, UpperBound: &inf}},
+	})}
+	s := open(t, Options{})
+	must(t, s.Scrape(at(0), map[string]string{"pod": "a"}, g))
+	expect(t, client(t, s), `{__name__=~"h.*|scrape_samples_scraped"}`, at(0), map[string]string{
+		`h_bucket{le="+Inf", pod="a"}`: "3", `h_sum{pod="a"}`: "4.5", `h_count{pod="a"}`: "3", `scrape_samples_scraped{pod="a"}`: "3",
+	})
+}
+
+// TestSeriesAdded checks that a target forgets what it no longer exposes.
+func TestSeriesAdded(t *testing.T) {
+	s := open(t, Options{})
+	a := client(t, s)
+	two := exposition{gauge("g", 1), gauge("h", 1)}
+	for n, step := range []struct {
+		g     exposition
+		added string
+	}{
+		{two, "2"}, {two, "0"}, {two[:1], "0"}, {two, "1"},
+		{exposition{two[0], gauge("new", 1), badNative(3)}, "0"},
+		{exposition{two[0], gauge("new", 1)}, "2"},
+	} {
+		if err := s.Scrape(at(n), pod("a"), step.g); err != nil && !errors.Is(err, ErrScrape) {
+			t.Fatal(err)
+		}
+		expect(t, a, `sum(scrape_series_added)`, at(n), map[string]string{`{}`: step.added})
+	}
+
+	stamped, ms := gauge("stamped", 1), at(10).UnixMilli()
+	stamped.Metric[0].TimestampMs = &ms
+	must(t, s.Scrape(at(10), pod("a"), exposition{stamped}))
+	must(t, s.Drop(at(11), pod("a")))
+	must(t, s.Scrape(at(12), pod("a"), exposition{stamped}))
+	expect(t, a, `sum(scrape_series_added)`, at(12), map[string]string{`{}`: "1"})
+}
+
+func TestEmptyTargetLabelsAreAbsent(t *testing.T) {
+	s := open(t, Options{})
+	must(t, s.Scrape(at(0), map[string]string{"pod": "a", "container": ""}, exposition{}))
+	if err := s.Scrape(at(0), map[string]string{"pod": "a"}, exposition{}); !errors.Is(err, ErrTime) {
+		t.Errorf("the same target twice at one time: error is %v", err)
+	}
+}
+
+func TestTemporaryDirIsRemoved(t *testing.T) {
+	s := open(t, Options{})
+	must(t, s.Close())
+	if _, err := os.Stat(s.tempDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("stat %s: %v", s.tempDir, err)
+	}
 }
 
 func TestTimestampsAreChecked(t *testing.T) {
@@ -321,13 +388,17 @@ func TestExposedTimestamps(t *testing.T) {
 	// One from the wall clock's year must not end the world for all others.
 	must(t, s.Scrape(at(5), pod("a"), stamped(at(5).Add(20*365*24*time.Hour))))
 	expect(t, a, `sum by(__name__) ({__name__=~"g|other|up"})`, at(5), map[string]string{`g`: "5", `other`: "1", `up`: "1"})
-	must(t, s.Scrape(at(6), pod("a"), exposition{gauge("other", 1)}))
-	expect(t, a, `sum(g)`, at(6), map[string]string{`{}`: "5"})
+	must(t, s.Scrape(at(6), pod("a"), exposition{gauge("other", 2)}))
+	expect(t, a, `sum by(__name__) ({__name__=~"g|other|up"})`, at(6), map[string]string{`g`: "5", `other`: "2", `up`: "1"})
 }
 
 func TestDuplicateSampleIsDropped(t *testing.T) {
-	s := open(t, Options{})
+	var log strings.Builder
+	s := open(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	must(t, s.Scrape(at(0), pod("a"), exposition{gauge("g", 1), gauge("g", 2), gauge("h", 3)}))
+	if !strings.Contains(log.String(), "sample dropped") {
+		t.Errorf("the log does not tell: %s", &log)
+	}
 	expect(t, client(t, s), `sum by(__name__) ({__name__=~"g|h|up"})`, at(0), map[string]string{`g`: "1", `h`: "3", `up`: "1"})
 }
 
@@ -352,7 +423,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{"Lookback is -1s", "MaxGap is 1µs"} {
-		if !contains(err.Error(), want) {
+		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q lacks %q", err, want)
 		}
 	}

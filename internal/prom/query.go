@@ -101,24 +101,16 @@ func (s *Server) run(r *http.Request, build prepare) (reply, error) {
 	return answer, nil
 }
 
-// truncate cuts a result down to the limit; 0 is no limit. An empty result is
-// an empty list, never null.
+// truncate cuts a result down to the limit; 0 is no limit.
 func truncate(v parser.Value, limit int) (_ parser.Value, cut bool) {
+	if limit == 0 {
+		return v, false
+	}
 	switch v := v.(type) {
 	case promql.Vector:
-		if limit > 0 && len(v) > limit {
-			return v[:limit], true
-		}
-		if v == nil {
-			return promql.Vector{}, false
-		}
+		return v[:min(limit, len(v))], len(v) > limit
 	case promql.Matrix:
-		if limit > 0 && len(v) > limit {
-			return v[:limit], true
-		}
-		if v == nil {
-			return promql.Matrix{}, false
-		}
+		return v[:min(limit, len(v))], len(v) > limit
 	}
 	return v, false
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,9 +19,8 @@ import (
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
+	"pgregory.net/rapid"
 )
-
-func contains(s, part string) bool { return strings.Contains(s, part) }
 
 func TestRateAcrossReset(t *testing.T) {
 	s := open(t, Options{})
@@ -137,6 +138,13 @@ func TestBrowse(t *testing.T) {
 	if d := cmp.Diff(model.LabelValues{"g"}, values); d != "" || len(warnings) != 1 {
 		t.Errorf("limited label values: %s, warnings %q", d, warnings)
 	}
+	for _, escaped := range []string{"le.gal", "U__le_2e_gal"} {
+		values, _, _, err = a.LabelValues(ctx, escaped, nil, time.Time{}, time.Time{})
+		must(t, err)
+		if d := cmp.Diff(model.LabelValues{"x"}, values); d != "" {
+			t.Errorf("values of %s (-want +got):\n%s", escaped, d)
+		}
+	}
 	meta, err := a.Metadata(ctx, "", "1")
 	must(t, err)
 	if d := cmp.Diff(map[string][]v1.Metadata{"g": {{Type: "gauge"}}}, meta); d != "" {
@@ -184,13 +192,86 @@ func TestErrors(t *testing.T) {
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			w := httptest.NewRecorder()
 			s.Handler().ServeHTTP(w, r)
-			if w.Code != c.status || !contains(w.Body.String(), `"status":"error","errorType":"`+c.class+`"`) {
+			if w.Code != c.status || !strings.Contains(w.Body.String(), `"status":"error","errorType":"`+c.class+`"`) {
 				t.Errorf("got %d %s, want %d %s", w.Code, w.Body, c.status, c.class)
 			}
-			if got := strings.ReplaceAll(w.Body.String(), `\"`, `"`); !contains(got, c.has) {
+			if got := strings.ReplaceAll(w.Body.String(), `\"`, `"`); !strings.Contains(got, c.has) {
 				t.Errorf("%s lacks %s", got, c.has)
 			}
 		})
+	}
+}
+
+func TestEmptyResultsAreLists(t *testing.T) {
+	s := open(t, Options{})
+	for _, target := range []string{
+		"query?query=nothing", "query?query=nothing[1m]", "query_range?query=nothing&start=0&end=1&step=1", "series?match[]=nothing", "labels", "label/x/values", "metadata",
+	} {
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/"+target, nil))
+		if w.Code != 200 || strings.Contains(w.Body.String(), "null") {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
+	}
+}
+
+func TestQueryLimitAndLookback(t *testing.T) {
+	s := open(t, Options{})
+	a := client(t, s)
+	must(t, s.Scrape(at(0), pod("a"), exposition{gauge("g", 1), gauge("h", 1)}))
+	for _, expr := range []string{`{__name__=~"g|h"}`, `{__name__=~"g|h"}[1m]`} {
+		v, warnings, _, err := a.Query(context.Background(), expr, at(0), v1.WithLimit(1))
+		must(t, err)
+		if strings.Count(v.String(), "=>") != 1 || len(warnings) != 1 {
+			t.Errorf("%s limited to 1: %s, warnings %q", expr, v, warnings)
+		}
+	}
+	v, _, _, err := a.Query(context.Background(), `g`, at(4), v1.WithLookbackDelta(30*time.Second))
+	must(t, err)
+	if len(v.(model.Vector)) != 0 {
+		t.Errorf("a sample of a minute ago with 30s of lookback: %s", v)
+	}
+}
+
+func TestNotesAreSorted(t *testing.T) {
+	s := open(t, Options{})
+	g := exposition{gauge("a", 1), gauge("b", 1), gauge("c", 1)}
+	must(t, s.Scrape(at(0), pod("a"), g))
+	must(t, s.Scrape(at(1), pod("a"), g))
+	for range 20 {
+		_, warnings, infos, err := client(t, s).Query(context.Background(), `rate(a[1m]) or rate(b[1m]) or rate(c[1m]) or quantile(2, a) or quantile(-1, a) or quantile(3, a)`, at(1))
+		must(t, err)
+		if len(warnings) != 3 || !slices.IsSorted(warnings) || len(infos) != 3 || !slices.IsSorted(infos) {
+			t.Fatalf("warnings %q, infos %q", warnings, infos)
+		}
+	}
+}
+
+func TestTimesRoundTrip(t *testing.T) {
+	if got, err := parseTime("1.0006"); err != nil || got.UnixMilli() != 1001 {
+		t.Errorf("1.0006 is %d ms, %v", got.UnixMilli(), err)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		ms := rapid.Int64Range(0, 4e12).Draw(rt, "ms")
+		got, err := parseTime(strconv.FormatFloat(float64(ms)/1000, 'f', -1, 64))
+		if err != nil || got.UnixMilli() != ms {
+			rt.Fatalf("%d came back as %d, %v", ms, got.UnixMilli(), err)
+		}
+	})
+}
+
+func TestRoundTripCancelledMidway(t *testing.T) {
+	s := open(t, Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	body := readerFunc(func(b []byte) (int, error) {
+		cancel()
+		return copy(b, "query=1"), io.EOF
+	})
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://embedded/api/v1/query", body)
+	must(t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if _, err := s.RoundTripper().RoundTrip(r); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
 	}
 }
 
@@ -258,7 +339,7 @@ func TestListen(t *testing.T) {
 		t.Errorf("Listen after Close: error is %v", err)
 	}
 	for _, addr := range []string{"0.0.0.0:0", ":9090", "example.com:80", "127.0.0.1", "[::]:0"} {
-		if _, err := s.Listen(addr); err == nil || !contains(err.Error(), addr) {
+		if _, err := s.Listen(addr); err == nil || !strings.Contains(err.Error(), addr) {
 			t.Errorf("Listen(%q): error is %v", addr, err)
 		}
 	}

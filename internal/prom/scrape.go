@@ -103,7 +103,7 @@ func (s *Server) write(t *target, at time.Time, fill func(*writer) error) error 
 // accept checks that the TSDB can take samples at this time, which must be later
 // than the last of the same source.
 func (s *Server) accept(last int64, at time.Time) (ms int64, err error) {
-	if at.IsZero() || at.UnixMilli() < 0 {
+	if at.UnixMilli() < 0 {
 		return 0, fmt.Errorf("%w: it is before 1970", ErrTime)
 	}
 	ms = at.UnixMilli()
