@@ -125,6 +125,7 @@ func meanStats(all []Stats) Stats {
 		m.ExternalPromptShare += s.ExternalPromptShare / n
 		m.GPUHitShare += s.GPUHitShare / n
 		m.LookupMean += s.LookupMean / n
+		m.LookupP90 += s.LookupP90 / n
 		m.NVMeReadGiBps += s.NVMeReadGiBps / n
 		m.NVMeWriteGiBps += s.NVMeWriteGiBps / n
 	}

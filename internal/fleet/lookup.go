@@ -2,17 +2,20 @@ package fleet
 
 import "math"
 
-// startLookup asks what of a prompt lies outside the GPU. The CPU tier answers
-// at once; the rest is looked up on the node's shared storage, also when there
-// is nothing to find.
+// startLookup asks what of a prompt lies outside the GPU: every block the GPU
+// does not hold is looked up, on the node's shared storage, too, also when there
+// is nothing to find. What only shared storage has must then be read.
 func (f *Fleet) startLookup(id int32) {
 	q := &f.requests.all[id]
 	r := &f.replicas[q.replica]
-	near := min(max(r.gpu.held(q.prefix), r.cpu.held(q.prefix)), q.prefixBlocks)
-	q.lookupBlocks = f.blocks(q.promptTokens) - near
+	held := min(r.gpu.held(q.prefix), q.prefixBlocks)
+	near := max(held, min(r.cpu.held(q.prefix), q.prefixBlocks))
+	q.lookupBlocks = f.blocks(q.promptTokens) - held
 	f.service.reseed(mix(f.seed, forService), q.serial)
 	z := f.storage.saturation(f.now)
-	done := after(f.now, f.lookupDelay(float64(q.lookupBlocks), z))
+	delay := f.lookupDelay(float64(q.lookupBlocks), z)
+	f.recordLookup(r, q.lookupBlocks, delay)
+	done := after(f.now, delay)
 	if near < q.prefixBlocks && f.service.chance(f.profile.SharedChance) {
 		q.sharedBlocks = int32(math.Ceil(f.profile.SharedShare * float64(q.prefixBlocks)))
 		if missing := q.sharedBlocks - near; missing > 0 {
@@ -38,6 +41,13 @@ func (f *Fleet) lookupDelay(blocks, z float64) float64 {
 	return delay
 }
 
+// recordLookup counts a lookup with the delay it will have.
+func (f *Fleet) recordLookup(r *replica, blocks int32, delay float64) {
+	r.metrics.lookupDelay.observe(delay)
+	r.metrics.externalQueries += float64(blocks * f.blockTokens)
+	f.stats.lookups = append(f.stats.lookups, delay)
+}
+
 // promote reads blocks from shared storage into the CPU tier, one request after
 // the other; writes take the bandwidth away.
 func (f *Fleet) promote(r *replica, ready instant, bytes, z float64) instant {
@@ -60,9 +70,6 @@ func (f *Fleet) finishLookup(id int32) {
 		r.cpu.put(q.prefix, q.sharedBlocks)
 	}
 	q.externalBlocks = min(r.cpu.held(q.prefix), q.prefixBlocks)
-	r.metrics.lookupDelay.observe((f.now - q.arrived).seconds())
-	queried := f.blocks(q.promptTokens) - min(r.gpu.held(q.prefix), q.prefixBlocks)
-	r.metrics.externalQueries += float64(queried * f.blockTokens)
 	r.ready.push(id)
 	f.wake(r)
 }

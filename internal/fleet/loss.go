@@ -45,7 +45,8 @@ func (r Run) loss() float64 {
 		sum += 0.2 * robust((s.GPUHitShare-m.GPUHitSharePercent/100)/shareTolerance)
 		sum += 0.2 * robust((s.NVMeReadGiBps-m.ReadGiBps)/readTolerance)
 		sum += 0.1 * robust(logRatio(s.NVMeWriteGiBps, m.WriteGiBps)/ttftTolerance)
-		sum += 0.1 * robust(logRatio(s.LookupMean, m.LookupMean)/tailTolerance)
+		sum += 0.2 * robust(logRatio(s.LookupMean, m.LookupMean)/tailTolerance)
+		sum += 0.2 * robust(logRatio(s.LookupP90, m.LookupP90)/tailTolerance)
 	}
 	return sum
 }

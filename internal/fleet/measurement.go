@@ -46,8 +46,9 @@ type Measurement struct {
 type Mechanism struct {
 	// GPUHitSharePercent of the prompt tokens.
 	GPUHitSharePercent float64
-	// LookupMean is the mean delay of asynchronous lookups, in seconds.
-	LookupMean float64
+	// LookupMean and LookupP90 are of the delays of asynchronous lookups, in
+	// seconds.
+	LookupMean, LookupP90 float64
 	// ReadGiBps and WriteGiBps are the node's NVMe traffic.
 	ReadGiBps, WriteGiBps float64
 }

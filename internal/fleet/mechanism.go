@@ -30,6 +30,7 @@ func addMechanism(runs []Measurement, r io.Reader) error {
 		m := &Mechanism{
 			GPUHitSharePercent: f.must(5),
 			LookupMean:         f.must(7),
+			LookupP90:          f.must(8),
 			ReadGiBps:          f.must(13),
 			WriteGiBps:         f.must(14),
 		}

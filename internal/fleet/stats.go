@@ -28,8 +28,8 @@ type Stats struct {
 	ExternalPromptShare float64
 	// GPUHitShare is the share of prompt tokens found in the GPU cache.
 	GPUHitShare float64
-	// LookupMean is the mean time of the lookups answered, in seconds.
-	LookupMean float64
+	// LookupMean and LookupP90 are of the delays of lookups, in seconds.
+	LookupMean, LookupP90 float64
 	// NVMeReadGiBps and NVMeWriteGiBps are the mean traffic of the node's
 	// storage.
 	NVMeReadGiBps, NVMeWriteGiBps float64
@@ -57,7 +57,7 @@ type statistics struct {
 	since   instant
 	base    counts
 	gpuHits float64
-	lookups histogram
+	lookups []float64
 	written float64
 	read    float64
 
@@ -121,7 +121,6 @@ func (f *Fleet) ResetStats() {
 		since:   f.now,
 		base:    f.count,
 		gpuHits: f.gpuHits(),
-		lookups: f.lookupTotals(),
 		written: f.storage.written,
 		read:    f.readBytes(),
 	}
@@ -134,9 +133,9 @@ func (f *Fleet) Stats() Stats {
 	d := (f.now - s.since).seconds()
 	n := float64(len(s.ttft))
 	prompt := f.count.prompt - s.base.prompt
-	lookups := f.lookupTotals()
-	sorted := slices.Clone(s.ttft)
+	sorted, lookups := slices.Clone(s.ttft), slices.Clone(s.lookups)
 	slices.Sort(sorted)
+	slices.Sort(lookups)
 	return Stats{
 		Duration:              (f.now - s.since).duration(),
 		Requests:              len(s.ttft),
@@ -150,7 +149,8 @@ func (f *Fleet) Stats() Stats {
 		WaitingMean:           s.waiting / d,
 		ExternalPromptShare:   (f.count.external - s.base.external) / prompt,
 		GPUHitShare:           (f.gpuHits() - s.gpuHits) / prompt,
-		LookupMean:            (lookups.sum - s.lookups.sum) / float64(lookups.n-s.lookups.n),
+		LookupMean:            sum(lookups) / float64(len(lookups)),
+		LookupP90:             quantile(lookups, 0.90),
 		NVMeReadGiBps:         (f.readBytes() - s.read) / gib / d,
 		NVMeWriteGiBps:        (f.storage.written - s.written) / gib / d,
 	}
@@ -176,11 +176,10 @@ func (f *Fleet) readBytes() float64 {
 	return sum
 }
 
-func (f *Fleet) lookupTotals() histogram {
-	var total histogram
-	for i := range f.replicas {
-		total.sum += f.replicas[i].metrics.lookupDelay.sum
-		total.n += f.replicas[i].metrics.lookupDelay.n
+func sum(all []float64) float64 {
+	total := 0.0
+	for _, v := range all {
+		total += v
 	}
 	return total
 }
