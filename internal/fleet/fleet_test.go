@@ -162,6 +162,24 @@ func TestSwitchKeepsRequestsAndCaches(t *testing.T) {
 	checkIdle(t, f)
 }
 
+func TestColdFleetStartsEmpty(t *testing.T) {
+	s, err := ByName("8k-c16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hits := func(cold bool) float64 {
+		f, err := New(Options{Scenario: s, Seed: 1, Policy: noPolicy{}, Cold: cold})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Advance(20 * time.Second)
+		return f.Stats().GPUHitShare
+	}
+	if warm, cold := hits(false), hits(true); warm < 0.4 || cold > 0.3 {
+		t.Errorf("GPU hit share in the first seconds: warm %.2f, cold %.2f", warm, cold)
+	}
+}
+
 func TestSwitchRefusesAnotherFleet(t *testing.T) {
 	f := start(t, "1k-c4", loading, 1)
 	s, _ := ByName("1k-c4")

@@ -14,7 +14,7 @@ func (f *Fleet) startLookup(id int32) {
 	f.service.reseed(mix(f.seed, forService), q.serial)
 	z := f.storage.saturation(f.now)
 	delay := f.lookupDelay(float64(q.lookupBlocks), z)
-	f.recordLookup(r, q.lookupBlocks, delay)
+	f.stats.lookups = append(f.stats.lookups, delay)
 	done := after(f.now, delay)
 	if near < q.prefixBlocks && f.service.chance(f.profile.SharedChance) {
 		q.sharedBlocks = int32(math.Ceil(f.profile.SharedShare * float64(q.prefixBlocks)))
@@ -41,13 +41,6 @@ func (f *Fleet) lookupDelay(blocks, z float64) float64 {
 	return delay
 }
 
-// recordLookup counts a lookup with the delay it will have.
-func (f *Fleet) recordLookup(r *replica, blocks int32, delay float64) {
-	r.metrics.lookupDelay.observe(delay)
-	r.metrics.externalQueries += float64(blocks * f.blockTokens)
-	f.stats.lookups = append(f.stats.lookups, delay)
-}
-
 // promote reads blocks from shared storage into the CPU tier, one request after
 // the other; writes take the bandwidth away.
 func (f *Fleet) promote(r *replica, ready instant, bytes, z float64) instant {
@@ -70,6 +63,8 @@ func (f *Fleet) finishLookup(id int32) {
 		r.cpu.put(q.prefix, q.sharedBlocks)
 	}
 	q.externalBlocks = min(r.cpu.held(q.prefix), q.prefixBlocks)
+	r.metrics.lookupDelay.observe((f.now - q.arrived).seconds())
+	r.metrics.externalQueries += float64(q.lookupBlocks * f.blockTokens)
 	r.ready.push(id)
 	f.wake(r)
 }

@@ -28,7 +28,8 @@ type Stats struct {
 	ExternalPromptShare float64
 	// GPUHitShare is the share of prompt tokens found in the GPU cache.
 	GPUHitShare float64
-	// LookupMean and LookupP90 are of the delays of lookups, in seconds.
+	// LookupMean and LookupP90 are of the delays of lookups started, in
+	// seconds, without the reads of shared storage that follow some.
 	LookupMean, LookupP90 float64
 	// NVMeReadGiBps and NVMeWriteGiBps are the mean traffic of the node's
 	// storage.
