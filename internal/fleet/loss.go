@@ -7,7 +7,7 @@ import "math"
 const (
 	throughputTolerance = 0.02 // relative
 	ttftTolerance       = 0.12 // relative
-	tailTolerance       = 0.50 // relative, p99
+	tailTolerance       = 0.40 // relative, p99
 	shareTolerance      = 0.04 // absolute, of prompt tokens
 	readTolerance       = 0.05 // absolute, GiB/s
 	orderMargin         = 0.01 // by which an ordering should be right
