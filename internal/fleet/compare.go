@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -37,14 +38,16 @@ type FitErrors struct {
 type CompareOptions struct {
 	Profile      Profile
 	Measurements []Measurement
-	// Seeds to average over, from 1 upwards in number.
+	// Seeds to average over; at least one.
 	Seeds []uint64
+	// Duration of each run; 0 is PublishedDuration.
+	Duration time.Duration
 	// Progress, if set, is told each finished run.
 	Progress func(done, total int)
 }
 
 // Compare simulates each measured run, from the warm start documented in the
-// package comment and for PublishedDuration.
+// package comment.
 func Compare(o CompareOptions) (Comparison, error) {
 	if len(o.Seeds) == 0 {
 		return Comparison{}, fmt.Errorf("compare: at least one seed is needed")
@@ -84,7 +87,7 @@ func (o CompareOptions) simulate(k runKey) (Stats, error) {
 		if err != nil {
 			return Stats{}, err
 		}
-		f.Advance(PublishedDuration)
+		f.Advance(cmp.Or(o.Duration, PublishedDuration))
 		all = append(all, f.Stats())
 	}
 	return meanStats(all), nil

@@ -3,6 +3,7 @@ package fleet
 import (
 	"math"
 	"testing"
+	"time"
 )
 
 // Measurements made by the model itself must lead back to its parameters.
@@ -13,6 +14,7 @@ func TestFitFindsWhatMadeTheMeasurements(t *testing.T) {
 		Profile:      truth,
 		Measurements: []Measurement{{PrefixTokens: 1024, Concurrency: 16, Setting: recompute, RequestsPerSecond: 1}},
 		Seeds:        []uint64{1},
+		Duration:     30 * time.Second,
 	}
 	c, err := Compare(o)
 	if err != nil {

@@ -40,12 +40,14 @@ type Profile struct {
 	ClientOverhead                                         float64
 }
 
-// SlowStorage returns the profile with NVMe slower by a factor: bandwidths
-// fall, and what waits behind the writes waits longer.
+// SlowStorage returns the profile with every operation of shared storage taking
+// a factor longer: writes, reads, the lookup of a block, and the wait behind
+// writes.
 func (p Profile) SlowStorage(factor float64) Profile {
 	p.WriteGiBps /= factor
 	p.ReadGiBps /= factor
 	p.ReadSaturatedGiBps /= factor
+	p.LookupPerBlock *= factor
 	p.LookupSaturated *= factor
 	return p
 }
