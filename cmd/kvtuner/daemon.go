@@ -125,7 +125,8 @@ func (d *daemon) run(ctx context.Context) error {
 	defer stop()
 	var loops sync.WaitGroup
 	for _, t := range d.tuners {
-		loops.Go(func() { t.Run(ctx, d.ticks(ctx, t.Interval())) })
+		pace := d.ticks(ctx, t.Interval())
+		loops.Go(func() { t.Run(ctx, pace) })
 	}
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(d.listener) }()

@@ -98,6 +98,7 @@ func explainArms(w io.Writer, arms []store.ArmSummary) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	armRow(t, arms, "signal", "unit", func(a store.ArmSummary) string { return fmt.Sprintf("%s %s", a.Arm, a.Params) })
 	armRow(t, arms, "samples", "", func(a store.ArmSummary) string { return fmt.Sprint(a.Samples) })
+	armRow(t, arms, "requests", "", func(a store.ArmSummary) string { return number(a.Requests) })
 	for _, name := range armSignals(arms) {
 		armRow(t, arms, name, unit(name), func(a store.ArmSummary) string {
 			v, ok := a.Signals[name]
@@ -118,12 +119,13 @@ func armRow(w io.Writer, arms []store.ArmSummary, name, unit string, cell func(s
 	fmt.Fprintln(w)
 }
 
-// armSignals are the signals that any arm has.
+// armSignals are the signals that any arm has, but for the requests, which have a
+// row of their own.
 func armSignals(arms []store.ArmSummary) []string {
 	var names []string
 	for _, a := range arms {
 		for name := range a.Signals {
-			if !slices.Contains(names, name) {
+			if name != "requests" && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}

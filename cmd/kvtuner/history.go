@@ -107,7 +107,7 @@ func writeCSV(w io.Writer, decisions []store.Decision) error {
 	for _, d := range decisions {
 		rows = append(rows, []string{
 			d.ID, d.Time.UTC().Format(time.RFC3339), d.Pool, string(d.Kind), d.Mode,
-			strconv.FormatInt(d.Revision, 10), d.Trial, d.From.String(), d.To.String(), d.Reason,
+			strconv.FormatInt(d.Revision, 10), d.Trial, d.From.String(), d.To.String(), printable(oneLine(d.Reason)),
 		})
 	}
 	if err := c.WriteAll(rows); err != nil {

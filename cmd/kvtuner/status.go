@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvtuner/kvtuner/store"
-	"github.com/kvtuner/kvtuner/tuner"
 	"github.com/kvtuner/kvtuner/tuner/web"
 )
 
@@ -74,19 +73,19 @@ func writeStatus(w io.Writer, s web.StatusResponse, form string) error {
 	})
 }
 
-func writePool(w io.Writer, s tuner.Status) {
+func writePool(w io.Writer, s web.PoolStatus) {
 	fmt.Fprintf(w, "\npool %s\n", s.Pool)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, value string) { fmt.Fprintf(t, "  %s\t%s\n", name, oneLine(value)) }
 	row("mode", modeWords(string(s.Mode)))
-	if why := web.NotReady(s); why != "" {
-		row("ready", "no: "+why)
-	} else {
+	if s.Ready {
 		row("ready", "yes")
 		row("doing", s.Doing)
+	} else {
+		row("ready", "no: "+s.NotReady)
 	}
-	if s.Incumbent != (store.Params{}) {
-		row("incumbent", paramsWords(s.Incumbent))
+	if s.Incumbent != nil {
+		row("incumbent", paramsWords(*s.Incumbent))
 		row("revision", fmt.Sprint(s.Revision))
 	}
 	if !s.At.IsZero() {

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/kvtuner/kvtuner/store"
+	"github.com/kvtuner/kvtuner/tuner/web"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output in testdata/script")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"kvtuner": main})
+}
+
+// TestScripts runs the command lines of testdata/script against a daemon's API
+// with the records of fixture_test.go. A script has the variables ADDRESS and
+// HOST of that API, READY of one whose pools are all ready, OTHER of another
+// service, LOCKED, a history that a daemon holds, and DB, one that none holds.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		Setup:               setupScript,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits runs a command and checks its exit code: exits 2 kvtuner frobnicate.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARGUMENT...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func setupScript(env *testscript.Env) error {
+	closed, err := seedHistory(filepath.Join(env.WorkDir, "closed.db"))
+	if err != nil {
+		return err
+	}
+	if err := closed.Close(); err != nil {
+		return err
+	}
+	locked, err := seedHistory(filepath.Join(env.WorkDir, "locked.db"))
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { _ = locked.Close() })
+	address, err := serveAPI(env, locked, fixturePools()...)
+	if err != nil {
+		return err
+	}
+	ready, err := serveAPI(env, locked, fixturePools()[0])
+	if err != nil {
+		return err
+	}
+	other := httptest.NewServer(http.FileServer(http.Dir(env.WorkDir)))
+	env.Defer(other.Close)
+	env.Setenv("ADDRESS", address)
+	env.Setenv("HOST", strings.TrimPrefix(address, "http://"))
+	env.Setenv("READY", ready)
+	env.Setenv("OTHER", other.URL)
+	env.Setenv("LOCKED", filepath.Join(env.WorkDir, "locked.db"))
+	env.Setenv("DB", filepath.Join(env.WorkDir, "closed.db"))
+	return nil
+}
+
+func serveAPI(env *testscript.Env, h *store.History, pools ...web.Pool) (address string, err error) {
+	handler, err := web.New(web.Options{
+		Version: "v1.2.3", Pools: pools, History: h, Gatherer: prometheus.NewRegistry(),
+		Now: fixtureNow, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return "", err
+	}
+	server := httptest.NewServer(handler)
+	env.Defer(server.Close)
+	return server.URL, nil
+}
