@@ -46,6 +46,32 @@ func TestMeasurementRefusals(t *testing.T) {
 	}
 }
 
+func TestMechanismRefusals(t *testing.T) {
+	header := strings.Join(mechanismColumns, ",") + "\n"
+	rest := ",9,39,52,0.1,0.2,0.3,0.2,0.6,49,0.1,2\n"
+	for text, want := range map[string]string{
+		"":                                       "the first line must be",
+		"report\n":                               "the first line must be",
+		header + "r,2048,16,load,9\n":            "wrong number of fields",
+		header + "r,2048,16,load" + rest:         "",
+		header + "r,2048,x,load" + rest:          `line 2: concurrency "x"`,
+		header + "r,4096,16,load" + rest:         "line 2: no run of r, 4096 tokens",
+		header + "r,2048,16,load,9,,1,,,,,,,,\n": "line 2: hbm_share_pct is empty",
+	} {
+		runs := []Measurement{{Report: "r", PrefixTokens: 2048, Concurrency: 16, Setting: loading}}
+		err := addMechanism(runs, strings.NewReader(text))
+		if want == "" {
+			if err != nil || runs[0].Mechanism == nil || runs[0].Mechanism.GPUHitSharePercent != 39 {
+				t.Errorf("%v, mechanism %+v; want 39%% GPU hits", err, runs[0].Mechanism)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want one with %q", err, want)
+		}
+	}
+}
+
 // seedCells are the cells both held-out reports measured.
 var seedCells = []struct {
 	prefix, streams int

@@ -21,8 +21,8 @@ func addMechanism(runs []Measurement, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("read mechanism: %w", err)
 	}
-	if !slices.Equal(lines[0], mechanismColumns) {
-		return fmt.Errorf("read mechanism: columns are %s; want %s", strings.Join(lines[0], ","), strings.Join(mechanismColumns, ","))
+	if len(lines) == 0 || !slices.Equal(lines[0], mechanismColumns) {
+		return fmt.Errorf("read mechanism: the first line must be %s", strings.Join(mechanismColumns, ","))
 	}
 	for n, fields := range lines[1:] {
 		f := fieldReader{columns: mechanismColumns, fields: fields}
