@@ -52,6 +52,9 @@ type Evidence struct {
 	Effect *Interval `json:"effect,omitempty"`
 	// Arms summarises each side.
 	Arms []ArmSummary `json:"arms,omitempty"`
+	// Curves are what restoring and recomputing cost, by reusable tokens, when
+	// the decision was taken.
+	Curves []CurveBucket `json:"curves,omitempty"`
 	// Alternatives are the candidates considered, the chosen one first.
 	Alternatives []Alternative `json:"alternatives,omitempty"`
 	// Samples are the observations, oldest first.
@@ -78,6 +81,22 @@ type ArmSummary struct {
 	Requests float64 `json:"requests"`
 	// Signals by name, in the units of the tuner's signals.
 	Signals map[string]float64 `json:"signals"`
+}
+
+// CurveBucket compares both actions for the requests whose externally reusable
+// tokens lie between one power of two and the next.
+type CurveBucket struct {
+	// Reusable is the lower end of the bucket, in tokens; Tokens their mean.
+	Reusable float64 `json:"reusable"`
+	Tokens   float64 `json:"tokens"`
+	// Requests behind the estimate, recent ones weighing more.
+	Requests float64 `json:"requests"`
+	// RecomputeSeconds is what computing the tokens costs all requests together;
+	// RestoreSeconds what restoring adds to a request's TTFT, nil if no restores
+	// were seen, and StandardError its standard error.
+	RecomputeSeconds float64  `json:"recomputeSeconds"`
+	RestoreSeconds   *float64 `json:"restoreSeconds,omitempty"`
+	StandardError    *float64 `json:"standardError,omitempty"`
 }
 
 // Alternative is a candidate that was considered.

@@ -97,6 +97,11 @@ func (e *Evidence) validate() error {
 			return under(fmt.Sprintf("arms[%d]", i), err)
 		}
 	}
+	for i, bucket := range e.Curves {
+		if err := bucket.validate(); err != nil {
+			return under(fmt.Sprintf("curves[%d]", i), err)
+		}
+	}
 	for i, alternative := range e.Alternatives {
 		if err := alternative.Params.Validate(); err != nil {
 			return under(fmt.Sprintf("alternatives[%d].params", i), err)
@@ -140,6 +145,17 @@ func (a ArmSummary) validate() error {
 		return err
 	}
 	return under("signals", finite(a.Signals))
+}
+
+func (b CurveBucket) validate() error {
+	values := map[string]float64{"reusable": b.Reusable, "tokens": b.Tokens, "requests": b.Requests, "recomputeSeconds": b.RecomputeSeconds}
+	if b.RestoreSeconds != nil {
+		values["restoreSeconds"] = *b.RestoreSeconds
+	}
+	if b.StandardError != nil {
+		values["standardError"] = *b.StandardError
+	}
+	return finite(values)
 }
 
 func (s Sample) validate() error {

@@ -251,7 +251,7 @@ func (c *controller) suggest(s Sample, p proposal) action {
 	}
 	c.proposed[p.params] = s.To.Add(c.settings.Search.Explore)
 	a := c.decide(store.KindTrial, s, p.params, fmt.Sprintf("would try %s instead of %s: %s; nothing is published in observe mode", p.params, c.incumbent, p.why))
-	a.decision.Evidence.Alternatives = p.alternatives
+	a.decision.Evidence.Alternatives, a.decision.Evidence.Curves = p.alternatives, p.curves
 	return a
 }
 

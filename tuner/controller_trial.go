@@ -31,7 +31,7 @@ func (c *controller) start(s Sample, p proposal, before []Sample) action {
 	a := c.decide(kind, s, p.params, reason)
 	a.decision.Trial = t.id
 	a.decision.Evidence.Samples = t.samples
-	a.decision.Evidence.Alternatives = p.alternatives
+	a.decision.Evidence.Alternatives, a.decision.Evidence.Curves = p.alternatives, p.curves
 	a.change = c.trialChange(s.To)
 	return a
 }

@@ -191,33 +191,52 @@ func insertSorted(edges []float64, e float64) []float64 {
 type prediction struct {
 	// gain is the relative decrease of the end-to-end time; its standard error.
 	gain, stderr float64
-	// known is false when a bucket whose action would change has no evidence.
-	known bool
+	// changes tells whether any request would be treated differently.
+	changes bool
 }
 
 // predict the gain of the token minimum to over from, the queue gate left as it
-// is: requests in the buckets between them change their action.
+// is: requests in the buckets between them change their action. A bucket of
+// which no restores were seen counts as no gain, uncertain by all that
+// recomputing it costs.
 func (c curves) predict(from, to store.Tokens) prediction {
-	p := prediction{known: true}
+	var p prediction
 	variance := 0.0
 	for _, b := range c.buckets {
 		before, after := loads(from, b.reusable), loads(to, b.reusable)
 		if before == after {
 			continue
 		}
+		p.changes = true
+		benefit, stderr := b.recompute-b.restore, b.stderr
 		if !b.known {
-			p.known = false
-			continue
+			benefit, stderr = 0, b.recompute
 		}
-		benefit := b.recompute - b.restore
 		if !after {
 			benefit = -benefit
 		}
 		p.gain += b.requests * benefit / c.spent
-		variance += math.Pow(b.requests*b.stderr/c.spent, 2)
+		variance += math.Pow(b.requests*stderr/c.spent, 2)
 	}
 	p.stderr = math.Sqrt(variance)
 	return p
+}
+
+// record of the curves for a decision.
+func (c *curves) record() []store.CurveBucket {
+	if c == nil {
+		return nil
+	}
+	var out []store.CurveBucket
+	for _, b := range c.buckets {
+		r := store.CurveBucket{Reusable: b.reusable, Tokens: b.tokens, Requests: b.requests, RecomputeSeconds: b.recompute}
+		if b.known {
+			restore, stderr := b.restore, b.stderr
+			r.RestoreSeconds, r.StandardError = &restore, &stderr
+		}
+		out = append(out, r)
+	}
+	return out
 }
 
 // loads tells whether the requests of a bucket may restore under a minimum.

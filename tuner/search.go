@@ -25,6 +25,7 @@ type proposal struct {
 	why          string
 	direction    direction
 	alternatives []store.Alternative
+	curves       []store.CurveBucket
 }
 
 // climber is the hill climber's state: the step in rungs, the direction that
@@ -69,13 +70,13 @@ type searcher struct {
 //  3. A neighbour on the ladder, when exploring is due: the last successful
 //     direction first, none that the curves expect to lose.
 func (s searcher) propose(c *climber, v view) (proposal, bool) {
-	if p, ok := s.fromCurves(c, v); ok {
-		return p, true
+	for _, from := range []func(*climber, view) (proposal, bool){s.fromCurves, s.fromMemory, s.fromClimb} {
+		if p, ok := from(c, v); ok {
+			p.curves = v.model.record()
+			return p, true
+		}
 	}
-	if p, ok := s.fromMemory(c, v); ok {
-		return p, true
-	}
-	return s.fromClimb(c, v)
+	return proposal{}, false
 }
 
 func (s searcher) fromCurves(c *climber, v view) (proposal, bool) {
@@ -95,7 +96,7 @@ func (s searcher) fromCurves(c *climber, v view) (proposal, bool) {
 			continue
 		}
 		e := v.model.predict(v.incumbent.MinExternalReusableTokens, p.MinExternalReusableTokens)
-		if e.known && e.gain-e.stderr >= s.settings.Trial.MinEffect {
+		if e.gain-e.stderr >= s.settings.Trial.MinEffect {
 			all = append(all, scored{p, d, e})
 		}
 	}
@@ -194,9 +195,17 @@ const noGateShare = 0.005
 // pointless says why a step cannot help, as far as the evidence goes.
 func (s searcher) pointless(d direction, to store.Params, v view) string {
 	if d.Dim == queueLimit {
-		decisions := v.recent.Plugin.Loads + v.recent.Plugin.Recomputes
-		if d.By > 0 && decisions > 0 && v.recent.Plugin.GateStops/decisions < noGateShare {
+		plugin := v.recent.Plugin
+		decisions := plugin.Loads + plugin.Recomputes
+		switch {
+		case decisions == 0:
+			return "no decisions were seen"
+		case plugin.GateStops/decisions >= noGateShare:
+			return ""
+		case d.By > 0:
 			return "the gate hardly ever closes: loosening it changes nothing"
+		case plugin.Loads/decisions < noGateShare:
+			return "hardly anything is restored: a stricter gate changes nothing"
 		}
 		return ""
 	}
@@ -205,9 +214,9 @@ func (s searcher) pointless(d direction, to store.Params, v view) string {
 	}
 	e := v.model.predict(v.incumbent.MinExternalReusableTokens, to.MinExternalReusableTokens)
 	switch {
-	case e.known && e.gain == 0:
+	case !e.changes:
 		return "no request lies between: it changes nothing"
-	case e.known && e.gain < -s.settings.Trial.MinEffect/2:
+	case e.gain+e.stderr < 0:
 		return fmt.Sprintf("the cost curves predict a loss of %.1f%%", -100*e.gain)
 	}
 	return ""

@@ -60,12 +60,16 @@ func compare(blocks []block, sampleVariance, alpha float64) (store.Interval, boo
 	if !ok {
 		return store.Interval{}, false
 	}
-	half := confidenceHalfWidth(variance*sampleVariance, alpha)
+	half := min(confidenceHalfWidth(variance*sampleVariance, alpha), widest)
 	return store.Interval{
 		Estimate: math.Expm1(effect), Low: math.Expm1(effect - half), High: math.Expm1(effect + half),
 		Confidence: 1 - alpha, N: candidates,
 	}, true
 }
+
+// widest is the largest half width of an interval on the log scale, a factor of
+// a thousand: beyond it nothing is known anyway.
+const widest = 7
 
 // armEffect solves the weighted least squares and returns the arm's coefficient
 // and its variance in units of the variance of one sample.

@@ -125,7 +125,7 @@ func (t *switchback) enough(arm store.Arm, samples int, c Trial) bool {
 
 // evidence of the trial for its record.
 func (t *switchback) evidence(v verdict, i *store.Interval, incumbent store.Params, o Objective, queries []string) *store.Evidence {
-	e := &store.Evidence{Verdict: string(v), Effect: i, Samples: t.samples, Queries: queries}
+	e := &store.Evidence{Verdict: string(v), Effect: i, Samples: t.samples, Queries: queries, Curves: t.proposal.curves}
 	params := map[store.Arm]store.Params{store.ArmBaseline: incumbent, store.ArmCandidate: t.proposal.params}
 	for _, arm := range []store.Arm{store.ArmBaseline, store.ArmCandidate} {
 		s := t.sums[arm]
