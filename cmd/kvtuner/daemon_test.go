@@ -112,6 +112,18 @@ type engine struct {
 	work     func()
 }
 
+// newPlugin is an Endpoint Picker that has a revision of the pool's document in
+// force.
+func newPlugin(pool string, revision float64) *prometheus.Registry {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "selective_kv_revision", Help: "Revision in force.", ConstLabels: prometheus.Labels{"pool": pool},
+	})
+	g.Set(revision)
+	r := prometheus.NewRegistry()
+	r.MustRegister(g)
+	return r
+}
+
 func newEngine() *engine {
 	e2e := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "vllm:e2e_request_latency_seconds", Help: "End to end.", Buckets: []float64{1, 10}})
 	ttft := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "vllm:time_to_first_token_seconds", Help: "TTFT.", Buckets: []float64{1, 5}})
@@ -156,11 +168,13 @@ pools: [{name: qwen, mode: enforce, store: {file: %q}}]
 	r.expect("/healthz", 200, "ok")
 	r.expect("/readyz", 503, "pool qwen: waiting for the first step")
 
-	e, now := newEngine(), fixtureTime
+	e, plugin, now := newEngine(), newPlugin("qwen", 1), fixtureTime
 	for range 6 {
 		e.work()
-		if err := p.Scrape(now, map[string]string{"pod": "vllm-0", "job": "vllm"}, e.registry); err != nil {
-			t.Fatal(err)
+		for pod, registry := range map[string]*prometheus.Registry{"vllm-0": e.registry, "epp-0": plugin} {
+			if err := p.Scrape(now, map[string]string{"pod": pod}, registry); err != nil {
+				t.Fatal(err)
+			}
 		}
 		now = now.Add(sample)
 	}

@@ -24,8 +24,8 @@ type PoolStatus struct {
 	// Incumbent replaces the status' own: it is absent until the pool has been
 	// taken over.
 	Incumbent *store.Params `json:"incumbent,omitempty"`
-	// NotReady says why the pool is not being tuned; empty if it is. A pool whose
-	// data is missing is not, whatever else goes well.
+	// NotReady says why the pool is not being tuned; empty if it is. A pool that
+	// lacks data of its engines or of the plugin is not, whatever else goes well.
 	NotReady string `json:"notReady,omitempty"`
 }
 
@@ -39,7 +39,7 @@ func newPoolStatus(s tuner.Status) PoolStatus {
 		p.NotReady = s.Error
 	case !s.Ready:
 		p.NotReady = s.Doing
-	case s.LastState == tuner.Unknown:
+	case s.LastWhy != "":
 		p.NotReady = "data is missing: " + s.LastWhy
 	}
 	if !s.Ready && p.NotReady == "" {

@@ -115,6 +115,7 @@ func TestReadyNamesEachPoolThatIsNot(t *testing.T) {
 		"not taken over":   {[]web.Pool{pool{Pool: "a", Doing: "waiting"}}, 503, "pool a: waiting\n"},
 		"failing step":     {[]web.Pool{pool{Pool: "a", Doing: "resting", Error: "disk\nfull"}}, 503, "pool a: disk; full\n"},
 		"data missing":     {[]web.Pool{pool{Pool: "a", Ready: true, LastState: tuner.Unknown, LastWhy: "refused"}}, 503, "pool a: data is missing: refused\n"},
+		"plugin missing":   {[]web.Pool{pool{Pool: "a", Ready: true, LastState: tuner.OK, LastWhy: "no plugin"}}, 503, "pool a: data is missing: no plugin\n"},
 		"one of several":   {[]web.Pool{pool{Pool: "a", Ready: true}, pool{Pool: "b", Error: "x"}}, 503, "pool b: x\n"},
 		"several of three": {[]web.Pool{pool{Pool: "a", Error: "y"}, pool{Pool: "b", Ready: true}, pool{Pool: "c", Error: "x"}}, 503, "pool a: y\npool c: x\n"},
 	} {
