@@ -178,7 +178,9 @@ func (f *Fleet) growCaches() {
 }
 
 func (f *Fleet) gpuBlocks() int32 { return int32(f.profile.GPUCacheTokens) / f.blockTokens }
-func (f *Fleet) cpuBlocks() int32 { return int32(f.profile.CPUCacheGiB * gib / f.blockBytes) }
+func (f *Fleet) cpuBlocks() int32 {
+	return int32(f.profile.CPUCacheGiB * f.profile.CPURetained * gib / f.blockBytes)
+}
 
 // blocks is the number of blocks that hold n tokens.
 func (f *Fleet) blocks(n int32) int32 { return (n + f.blockTokens - 1) / f.blockTokens }

@@ -3,7 +3,7 @@ package fleet
 // historyRounds is how often each prefix was asked for, on average, in the
 // earlier run that warmed the caches: enough for the CPU tier, the largest, to
 // turn over.
-const historyRounds = 6
+const historyRounds = 8
 
 // replayHistory fills the caches with the traffic of an earlier run: requests
 // go to an engine that holds their prefix, else to one at random. It takes no
@@ -20,15 +20,13 @@ func (f *Fleet) replayOne(rnd *random, prefix int32) {
 	blocks := tokens / f.blockTokens
 	private := f.blocks(tokens+int32(f.workload.NewTokens+f.workload.OutputTokens)) - blocks
 	r := f.holder(prefix, int(rnd.float()*float64(len(f.replicas))))
-	computed := r.gpu.held(prefix) < blocks
+	missed := r.gpu.held(prefix) < blocks
 	if r.gpu.take(private) {
 		r.gpu.retire(private)
 	}
 	r.gpu.put(prefix, blocks)
-	if r.cpu.take(private) {
-		r.cpu.retire(private)
-	}
-	if stored := rnd.chance(f.profile.storedChance(tokens)); computed && stored {
+	f.pollute(r, private)
+	if missed {
 		r.cpu.put(prefix, blocks)
 	}
 }

@@ -1,44 +1,36 @@
 package fleet
 
-import "math"
-
-// storePrefix writes a freshly computed prefix out. Whether it enters the CPU
-// tier is a matter of chance: the engine skips stores while the tier's blocks
-// are busy.
+// storePrefix writes a freshly computed prefix out: into the CPU tier, where it
+// stays until enough others have been stored or restored since, and to shared
+// storage. Hits in the GPU cache do not renew it.
 func (f *Fleet) storePrefix(r *replica, q *request) {
-	computed := float64(q.prefixBlocks-q.cachedBlocks) * f.blockBytes
-	f.storage.write(f.now, computed*f.profile.WriteShare)
-	f.service.reseed(mix(f.seed, forService+16), q.serial)
-	tokens := f.prefixes.tokens[q.prefix]
-	if !f.service.chance(f.profile.storedChance(tokens)) {
-		return
+	bytes := float64(q.prefixBlocks-q.cachedBlocks) * f.blockBytes
+	f.storage.write(f.now, bytes*f.profile.WriteShare)
+	if r.cpu.put(q.prefix, q.prefixBlocks) {
+		f.recordStore(r, bytes)
 	}
-	if !r.cpu.put(q.prefix, q.prefixBlocks) {
-		return
-	}
-	r.metrics.store.add(computed, computed/(f.profile.CopyGBps*1e9), f.ranks)
 }
 
 // storePrivate writes out what no other request will ask for.
 func (f *Fleet) storePrivate(r *replica, q *request) {
 	blocks := f.blocks(q.promptTokens+q.outputTokens) - q.prefixBlocks
-	bytes := float64(blocks) * f.blockBytes
-	f.storage.write(f.now, bytes*f.profile.WriteShare)
-	if r.cpu.take(blocks) {
-		r.cpu.retire(blocks)
-		r.metrics.store.add(bytes, bytes/(f.profile.CopyGBps*1e9), f.ranks)
+	f.storage.write(f.now, float64(blocks)*f.blockBytes*f.profile.WriteShare)
+	if stored := f.pollute(r, blocks); stored > 0 {
+		f.recordStore(r, float64(stored)*f.blockBytes)
 	}
 }
 
-// storedChance is the chance that a computed prefix enters the CPU tier.
-func (p *Profile) storedChance(tokens int32) float64 {
-	long := p.StoredLong * math.Pow(2048/math.Max(float64(tokens), 2048), p.StoredDecay)
-	return math.Min(1, between(tokens, p.StoredShort, long))
+// pollute puts the stored share of private blocks into the CPU tier and returns
+// their number.
+func (f *Fleet) pollute(r *replica, blocks int32) int32 {
+	stored := int32(f.profile.CPUPrivate*float64(blocks) + 0.5)
+	if !r.cpu.take(stored) {
+		return 0
+	}
+	r.cpu.retire(stored)
+	return stored
 }
 
-// between interpolates from 1024 to 2048 tokens on a logarithmic scale.
-func between(tokens int32, short, long float64) float64 {
-	x := math.Log2(float64(tokens) / 1024)
-	x = math.Max(0, math.Min(1, x))
-	return short + (long-short)*x
+func (f *Fleet) recordStore(r *replica, bytes float64) {
+	r.metrics.store.add(bytes, bytes/(f.profile.CopyGBps*1e9), f.ranks)
 }

@@ -32,8 +32,8 @@ type Profile struct {
 	ReadGiBps, ReadSaturatedGiBps, ReadShape float64
 
 	// What is kept outside the GPU.
-	StoredShort, StoredLong, StoredDecay float64
-	SharedChance, SharedShare            float64
+	CPURetained, CPUPrivate   float64
+	SharedChance, SharedShare float64
 
 	// Router and client.
 	RouterCPUWeight, RouterLoadWeight, RouterWaitingWeight float64
