@@ -60,6 +60,7 @@ of recomputing a prefix. "kvtuner run" is the daemon; "status", "history" and
 		newStatusCommand(),
 		newHistoryCommand(),
 		newExplainCommand(),
+		newDemoCommand(),
 		newBenchCommand(),
 		newVersionCommand(),
 	)

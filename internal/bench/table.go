@@ -178,15 +178,16 @@ func Align(rows [][]string) string {
 	}
 	var b strings.Builder
 	for _, row := range rows {
+		var line strings.Builder
 		for i, c := range row {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c))
 			if i == 0 {
-				b.WriteString("  " + c + pad)
+				line.WriteString("  " + c + pad)
 			} else {
-				b.WriteString("  " + pad + c)
+				line.WriteString("  " + pad + c)
 			}
 		}
-		b.WriteByte('\n')
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	return b.String()
 }
