@@ -64,7 +64,7 @@ const (
 	// smoothed is the number of steps whose last seconds are averaged for a bar.
 	smoothed = 4
 	// sparkCells is the length of a sparkline.
-	sparkCells = 48
+	sparkCells = 40
 )
 
 func (d *display) remember(p lab.Progress) {
@@ -107,11 +107,11 @@ func thresholdWords(p lab.Progress) string {
 	if p.Params == (store.Params{}) {
 		return "as configured"
 	}
-	words := paramsWords(p.Params)
+	trial := ""
 	if p.Trial != nil {
-		words += ", trial of " + p.Trial.Candidate.String()
+		trial = ", on trial: " + p.Trial.Candidate.String()
 	}
-	return words
+	return fmt.Sprintf("%s%s (%s; %s)", p.Params, trial, tokenWords(p.Params.MinExternalReusableTokens), gateWords(p.Params.MaxWaitingRequests))
 }
 
 func progressBar(p lab.Progress) string {
