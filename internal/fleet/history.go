@@ -25,7 +25,6 @@ func (f *Fleet) replayOne(rnd *random, prefix int32) {
 		r.gpu.retire(private)
 	}
 	r.gpu.put(prefix, blocks)
-	f.pollute(r, private)
 	if missed {
 		r.cpu.put(prefix, blocks)
 	}

@@ -11,24 +11,13 @@ func (f *Fleet) storePrefix(r *replica, q *request) {
 	}
 }
 
-// storePrivate writes out what no other request will ask for.
+// storePrivate writes out what no other request will ask for. It passes through
+// the CPU tier without pushing prefixes out of the share that keeps them.
 func (f *Fleet) storePrivate(r *replica, q *request) {
 	blocks := f.blocks(q.promptTokens+q.outputTokens) - q.prefixBlocks
-	f.storage.write(f.now, float64(blocks)*f.blockBytes*f.profile.WriteShare)
-	if stored := f.pollute(r, blocks); stored > 0 {
-		f.recordStore(r, float64(stored)*f.blockBytes)
-	}
-}
-
-// pollute puts the stored share of private blocks into the CPU tier and returns
-// their number.
-func (f *Fleet) pollute(r *replica, blocks int32) int32 {
-	stored := int32(f.profile.CPUPrivate*float64(blocks) + 0.5)
-	if !r.cpu.take(stored) {
-		return 0
-	}
-	r.cpu.retire(stored)
-	return stored
+	bytes := float64(blocks) * f.blockBytes
+	f.storage.write(f.now, bytes*f.profile.WriteShare)
+	f.recordStore(r, bytes)
 }
 
 func (f *Fleet) recordStore(r *replica, bytes float64) {

@@ -104,8 +104,7 @@ var parameters = []Parameter{
 	{"readSaturatedGiBps", "GiB/s", "the same while writes saturate it", FromFit, 1e-4, 1000, false, func(p *Profile) *float64 { return &p.ReadSaturatedGiBps }},
 	{"readShape", "", "gamma shape of a read's duration: the smaller, the heavier its tail", FromFit, 0.01, 100, false, func(p *Profile) *float64 { return &p.ReadShape }},
 
-	{"cpuRetained", "", "share of the CPU tier that keeps finished blocks; the rest holds blocks on their way to storage", FromFit, 0.01, 1, false, func(p *Profile) *float64 { return &p.CPURetained }},
-	{"cpuPrivate", "", "share of suffix and output blocks that enters the CPU tier", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.CPUPrivate }},
+	{"cpuRetained", "", "share of the CPU tier that keeps prefixes; the rest holds blocks on their way to storage, and suffix and output blocks", FromFit, 0.01, 1, false, func(p *Profile) *float64 { return &p.CPURetained }},
 	{"sharedChance", "", "chance that a lookup the CPU tier cannot answer finds something on shared storage", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.SharedChance }},
 	{"sharedShare", "", "share of the prefix it then finds", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.SharedShare }},
 

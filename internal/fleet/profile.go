@@ -32,7 +32,7 @@ type Profile struct {
 	ReadGiBps, ReadSaturatedGiBps, ReadShape float64
 
 	// What is kept outside the GPU.
-	CPURetained, CPUPrivate   float64
+	CPURetained               float64
 	SharedChance, SharedShare float64
 
 	// Router and client.
