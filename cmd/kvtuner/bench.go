@@ -60,7 +60,7 @@ mixed-c64-slow-storage, mixed-c64-dear-prefill, 8k-c32-slow-storage,
 
 Without arguments it runs the five published cells in which restoring and
 recomputing differ most, and two with slow storage, for 30 minutes each: long
-enough for the tuner to act. That takes about a minute of two cores.
+enough for the tuner to act. That takes less than a minute.
 
 The table shows means over the seeds with 95% intervals (Student's t), and the
 end-to-end time against the reference, paired by seed. JSON has all rows under

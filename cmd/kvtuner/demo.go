@@ -36,7 +36,7 @@ both thresholds, the reason of each decision, and a report as one HTML file.
 Progress goes to standard error, redrawn in place on a terminal. The same
 arguments give the same output and the same report, to the byte.`,
 		Example: `  kvtuner demo
-  kvtuner demo --seed 7 --duration 1h --report /tmp/demo.html`,
+  kvtuner demo --seed 7 --duration 1h --report tuned.html`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
