@@ -75,14 +75,6 @@ func TestDecisionRefused(t *testing.T) {
 	}
 }
 
-func TestAdoptFromNothing(t *testing.T) {
-	d := decision("pool", 0)
-	d.Kind, d.From = store.KindAdopt, store.Params{}
-	if err := d.Validate(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestNewID(t *testing.T) {
 	if got, want := store.NewID(exampleTime.In(time.FixedZone("", 3600)), 7), "20261130T161151Z-0007"; got != want {
 		t.Errorf("got %s, want %s", got, want)

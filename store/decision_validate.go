@@ -38,8 +38,7 @@ func NewID(t time.Time, sequence uint64) string {
 }
 
 // Validate names the first field whose value is refused; errors wrap ErrInvalid.
-// Numbers must be finite: what could not be measured is left out. From may be
-// zero in a KindAdopt only, when nothing was there before.
+// Numbers must be finite: what could not be measured is left out.
 func (d *Decision) Validate() error {
 	if err := validateName("id", d.ID); err != nil {
 		return err
@@ -56,10 +55,8 @@ func (d *Decision) Validate() error {
 	if err := d.validateRevision(); err != nil {
 		return err
 	}
-	if d.Kind != KindAdopt || d.From != (Params{}) {
-		if err := d.From.Validate(); err != nil {
-			return under("from", err)
-		}
+	if err := d.From.Validate(); err != nil {
+		return under("from", err)
 	}
 	if err := d.To.Validate(); err != nil {
 		return under("to", err)

@@ -44,6 +44,7 @@ func newMetrics(r prometheus.Registerer, pool string) (*metrics, error) {
 		trial: gauge("kvtuner_trial_active", "1 while a trial's document is published."),
 		cost:  gauge("kvtuner_cost_seconds", "The objective of the last usable sample: seconds a request costs, lower is better."),
 	}
+	m.cost.Set(math.NaN()) // not known, which is not 0
 	for _, c := range []prometheus.Collector{m.steps, m.samples, m.decisions, m.publishFailures, m.lastStep, m.revision, m.parameter, m.trial, m.cost} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("pool %q: registering the tuner's metrics (is there another pool of that name?): %w", pool, err)

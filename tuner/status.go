@@ -20,11 +20,12 @@ type Status struct {
 	// Ready is false until the pool has been taken over and while steps fail.
 	Ready bool `json:"ready"`
 	// Doing says in a few words what the loop is at.
-	Doing     string       `json:"doing"`
-	Error     string       `json:"error,omitempty"`
-	Incumbent store.Params `json:"incumbent"`
-	Revision  int64        `json:"revision"`
-	Trial     *TrialStatus `json:"trial,omitempty"`
+	Doing string `json:"doing"`
+	Error string `json:"error,omitempty"`
+	// Incumbent is nil until the pool has been taken over.
+	Incumbent *store.Params `json:"incumbent,omitempty"`
+	Revision  int64         `json:"revision"`
+	Trial     *TrialStatus  `json:"trial,omitempty"`
 	// Recent summarises the incumbent's samples since it settled.
 	Recent    map[string]float64 `json:"recent,omitempty"`
 	LastState State              `json:"lastState,omitempty"`
@@ -75,7 +76,8 @@ func (t *Tuner) report(now time.Time, err error) {
 		return
 	}
 	c := t.control
-	s.Doing, s.Incumbent, s.Revision = c.doing(now), c.incumbent, t.document.Revision
+	incumbent := c.incumbent
+	s.Doing, s.Incumbent, s.Revision = c.doing(now), &incumbent, t.document.Revision
 	s.LastState, s.LastWhy = c.lastSample.State, c.lastSample.why()
 	s.Trial, s.Recent = nil, nil
 	if len(c.history) > 0 {

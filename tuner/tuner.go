@@ -130,24 +130,15 @@ func (t *Tuner) act(ctx context.Context, now time.Time, a action) error {
 	if a.change != nil {
 		t.control.awaiting(t.document.Revision+1, now)
 	}
-	if a.decision != nil {
-		t.announce(now, a)
+	if d := a.decision; d != nil {
+		t.seq++
+		d.ID = store.NewID(now, t.seq)
+		if a.change != nil {
+			d.Revision = t.document.Revision + 1
+		}
 	}
 	t.pending = a
 	return t.carryOut(ctx, now)
-}
-
-// announce completes a decision's record, and tells log, metrics and status.
-func (t *Tuner) announce(now time.Time, a action) {
-	d := a.decision
-	t.seq++
-	d.ID = store.NewID(now, t.seq)
-	if a.change != nil {
-		d.Revision = t.document.Revision + 1
-	}
-	t.metrics.decisions.WithLabelValues(string(d.Kind)).Inc()
-	t.log.Info("decision", "kind", d.Kind, "id", d.ID, "from", d.From.String(), "to", d.To.String(), "revision", d.Revision, "reason", d.Reason)
-	t.remember(d)
 }
 
 // carryOut records the pending decision, then publishes the pending change: a
@@ -155,15 +146,37 @@ func (t *Tuner) announce(now time.Time, a action) {
 // new is decided before it is done.
 func (t *Tuner) carryOut(ctx context.Context, now time.Time) error {
 	if d := t.pending.decision; d != nil {
-		if err := t.o.Journal.Append(*d); err != nil {
+		if err := t.record(now, d); err != nil {
 			return fmt.Errorf("recording decision %s (nothing is published before): %w", d.ID, err)
 		}
 		t.pending.decision = nil
+		t.announce(d)
 	}
 	if t.pending.change == nil {
 		return nil
 	}
 	return t.publish(ctx, now)
+}
+
+// record appends a decision to the journal. A tuner that was killed in this very
+// second may have used the same ID; the next free one is taken then.
+func (t *Tuner) record(now time.Time, d *store.Decision) error {
+	const attempts = 100
+	for n := 1; ; n++ {
+		err := t.o.Journal.Append(*d)
+		if n == attempts || !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+		t.seq++
+		d.ID = store.NewID(now, t.seq)
+	}
+}
+
+// announce tells log, metrics and status of a recorded decision.
+func (t *Tuner) announce(d *store.Decision) {
+	t.metrics.decisions.WithLabelValues(string(d.Kind)).Inc()
+	t.log.Info("decision", "kind", d.Kind, "id", d.ID, "from", d.From.String(), "to", d.To.String(), "revision", d.Revision, "reason", d.Reason)
+	t.remember(d)
 }
 
 // publish writes the pending change. One that meets a document someone else
@@ -192,7 +205,9 @@ func (t *Tuner) Run(ctx context.Context, ticks <-chan time.Time) {
 		case <-ctx.Done():
 			return
 		case now := <-ticks:
-			if err := t.Step(ctx, now); err != nil && ctx.Err() == nil {
+			// A step is not torn by a shutdown: cut off, its queries would look
+			// like missing data. Their own time limits bound it.
+			if err := t.Step(context.WithoutCancel(ctx), now); err != nil {
 				t.log.Warn("step failed; the incumbent stays", "err", err)
 			}
 		}

@@ -37,6 +37,11 @@ func (j *memoryJournal) Append(d store.Decision) error {
 	if j.err != nil {
 		return j.err
 	}
+	for _, other := range j.decisions {
+		if other.ID == d.ID && other.Reason != d.Reason {
+			return store.ErrConflict
+		}
+	}
 	j.decisions = append(j.decisions, d)
 	return d.Validate()
 }
@@ -166,7 +171,7 @@ func TestFirstStepPublishesTheInitialParameters(t *testing.T) {
 	if k := f.lastDecision().Kind; k != store.KindAdopt {
 		t.Errorf("recorded %s", k)
 	}
-	if s := f.tuner.Status(); !s.Ready || s.Incumbent != d.Baseline || len(s.Decisions) != 1 {
+	if s := f.tuner.Status(); !s.Ready || *s.Incumbent != d.Baseline || len(s.Decisions) != 1 {
 		t.Errorf("status %+v", s)
 	}
 }
@@ -231,7 +236,7 @@ func TestRespectsAnotherWriter(t *testing.T) {
 	if !found {
 		t.Errorf("no drift was recorded: %+v", f.journal.decisions)
 	}
-	if s := f.tuner.Status(); s.Incumbent != theirs {
+	if s := f.tuner.Status(); *s.Incumbent != theirs {
 		t.Errorf("status shows %s", s.Incumbent)
 	}
 }
@@ -338,6 +343,22 @@ func TestResumesFromTheCheckpoint(t *testing.T) {
 			t.Errorf("decision ID %s is used twice", d.ID)
 		}
 		ids[d.ID] = true
+	}
+}
+
+// A tuner killed after a record and before its checkpoint has used an ID that
+// its successor, in the same second, does not know of.
+func TestRestartWithinASecondFindsAFreeID(t *testing.T) {
+	f := newFixture(t, func(s *Settings) { s.Mode = Observe })
+	f.put(func(*store.Document) {})
+	f.steps(1)
+	f.put(func(d *store.Document) { d.Baseline.MinExternalReusableTokens = 2048 })
+	f.restart()
+	if err := f.tuner.Step(context.Background(), f.now); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(f.journal.decisions); n != 2 || f.journal.decisions[0].ID == f.journal.decisions[1].ID {
+		t.Errorf("records %+v", f.journal.decisions)
 	}
 }
 

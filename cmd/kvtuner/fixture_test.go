@@ -109,7 +109,7 @@ func fixturePools() []web.Pool {
 	return []web.Pool{
 		fixturePool{
 			Pool: "qwen", Mode: tuner.Enforce, At: fixtureTime, Ready: true, Doing: "trial: comparing 2048+4 with inf+0",
-			Incumbent: fixtureCandidate, Revision: 12, LastState: tuner.OK,
+			Incumbent: &fixtureCandidate, Revision: 12, LastState: tuner.OK,
 			Trial: &tuner.TrialStatus{
 				ID: "t-0002", Candidate: store.Params{MinExternalReusableTokens: 2048, MaxWaitingRequests: 4}, Why: "two rungs up",
 				Arm: store.ArmBaseline, Blocks: 2, Effect: &store.Interval{Estimate: 0.01, Low: -0.05, High: 0.07, Confidence: 0.98, N: 2},

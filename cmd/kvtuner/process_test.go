@@ -43,6 +43,7 @@ func launch(t *testing.T, config string) *process {
 func (p *process) await(s string) string {
 	p.t.Helper()
 	for p.log.Scan() {
+		p.t.Log(p.log.Text())
 		if strings.Contains(p.log.Text(), s) {
 			return p.log.Text()
 		}

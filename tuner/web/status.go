@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/kvtuner/kvtuner/store"
 	"github.com/kvtuner/kvtuner/tuner"
 )
 
@@ -21,9 +20,6 @@ type StatusResponse struct {
 // PoolStatus is a tuner's status as the API tells it.
 type PoolStatus struct {
 	tuner.Status
-	// Incumbent replaces the status' own: it is absent until the pool has been
-	// taken over.
-	Incumbent *store.Params `json:"incumbent,omitempty"`
 	// NotReady says why the pool is not being tuned; empty if it is. A pool that
 	// lacks data of its engines or of the plugin is not, whatever else goes well.
 	NotReady string `json:"notReady,omitempty"`
@@ -31,9 +27,6 @@ type PoolStatus struct {
 
 func newPoolStatus(s tuner.Status) PoolStatus {
 	p := PoolStatus{Status: s}
-	if s.Incumbent != (store.Params{}) {
-		p.Incumbent = &s.Incumbent
-	}
 	switch {
 	case s.Error != "":
 		p.NotReady = s.Error

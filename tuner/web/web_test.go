@@ -59,13 +59,14 @@ func handler(t *testing.T, change func(*web.Options)) http.Handler {
 		record(t, h, decision(n, "a", kind))
 	}
 	record(t, h, decision(7, "gone", store.KindAdopt))
+	incumbent := decision(1, "a", store.KindKeep).To
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "kvtuner_revision", Help: "A gauge."}))
 	o := web.Options{
 		Version: "v1.2.3", History: h, Gatherer: registry, Now: func() time.Time { return now },
 		Logger: slog.New(slog.DiscardHandler),
 		Pools: []web.Pool{
-			pool{Pool: "a", Ready: true, Mode: tuner.Observe, LastState: tuner.OK, Doing: "resting", Incumbent: decision(1, "a", store.KindKeep).To},
+			pool{Pool: "a", Ready: true, Mode: tuner.Observe, LastState: tuner.OK, Doing: "resting", Incumbent: &incumbent},
 			pool{Pool: "b", Doing: "waiting to take over the pool"},
 		},
 	}
