@@ -140,7 +140,7 @@ func TestCombine(t *testing.T) {
 		TTFTMean: 2, TTFTP99: 5, ITLMean: 0.04, E2EMean: 6, WaitingMean: 6}
 	nan := math.NaN()
 	idle := fleet.Stats{Duration: 10 * time.Second, TTFTMean: nan, ITLMean: nan, E2EMean: nan}
-	got := Combine([]fleet.Stats{a, b, idle})
+	got := combine([]fleet.Stats{a, b, idle})
 	near(t, "requests/s", Number(got.RequestsPerSecond), 100.0/50)
 	near(t, "tokens/s", Number(got.OutputTokensPerSecond), (1280.0+11520)/50)
 	near(t, "TTFT", Number(got.TTFTMean), 1.9)

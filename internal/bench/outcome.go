@@ -27,6 +27,7 @@ func newOutcome(o lab.Outcome) outcome {
 		out.phases = append(out.phases, stretch{scenario: p.Scenario, stats: p.Stats, activity: p.Activity})
 	}
 	out.whole = join(out.phases)
+	out.whole.stats = o.Stats
 	return out
 }
 
@@ -43,13 +44,13 @@ func join(phases []stretch) stretch {
 		activity.Trials += p.activity.Trials
 		activity.Aborted += p.activity.Aborted
 	}
-	return stretch{stats: Combine(all), activity: activity}
+	return stretch{stats: combine(all), activity: activity}
 }
 
-// Combine measures consecutive phases as one. Means are over the requests of all
+// combine measures consecutive phases as one. Means are over the requests of all
 // phases, rates and queues over their time. Quantiles and the shares of prompt
 // tokens cannot be had from those of the phases and are NaN.
-func Combine(phases []fleet.Stats) fleet.Stats {
+func combine(phases []fleet.Stats) fleet.Stats {
 	nan := math.NaN()
 	c := fleet.Stats{TTFTP50: nan, TTFTP99: nan, ExternalPromptShare: nan, GPUHitShare: nan, LookupMean: nan}
 	var tokens, ttft, itl, e2e, waiting, written float64

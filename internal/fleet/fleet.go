@@ -93,7 +93,8 @@ type Fleet struct {
 
 	ask   plugin.Request
 	count counts
-	stats statistics
+	stats statistics // since the last reset
+	total statistics // since New
 }
 
 // New builds a fleet at virtual time Start, with warm caches unless Cold.
@@ -130,6 +131,7 @@ func New(o Options) (*Fleet, error) {
 		f.replayHistory()
 	}
 	f.ResetStats()
+	f.total = f.measure()
 	f.snapshot()
 	f.startClients()
 	return f, nil
@@ -202,6 +204,7 @@ func (f *Fleet) Advance(d time.Duration) {
 // passTo moves the clock.
 func (f *Fleet) passTo(t instant) {
 	f.stats.pass(f, t)
+	f.total.pass(f, t)
 	f.now = t
 }
 

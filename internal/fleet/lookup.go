@@ -15,6 +15,7 @@ func (f *Fleet) startLookup(id int32) {
 	z := f.storage.saturation(f.now)
 	delay := f.lookupDelay(float64(q.lookupBlocks), z)
 	f.stats.lookups = append(f.stats.lookups, delay)
+	f.total.lookups = append(f.total.lookups, delay)
 	done := after(f.now, delay)
 	if near < q.prefixBlocks && f.service.chance(f.profile.SharedChance) {
 		q.sharedBlocks = int32(math.Ceil(f.profile.SharedShare * float64(q.prefixBlocks)))

@@ -99,16 +99,20 @@ func (s *statistics) second(t instant) *Second {
 }
 
 func (f *Fleet) recordCompletion(q *request) {
-	s := &f.stats
 	f.count.completed++
+	f.stats.complete(q, f.now)
+	f.total.complete(q, f.now)
+}
+
+func (s *statistics) complete(q *request, now instant) {
 	ttft := (q.first - q.issued).seconds()
-	e2e := (f.now - q.issued).seconds()
+	e2e := (now - q.issued).seconds()
 	s.ttft = append(s.ttft, ttft)
 	s.ttftSum += ttft
 	s.e2eSum += e2e
-	s.itlSum += (f.now - q.first).seconds()
+	s.itlSum += (now - q.first).seconds()
 	s.itlCount += float64(q.outputTokens - 1)
-	b := s.second(f.now)
+	b := s.second(now)
 	b.Requests++
 	b.OutputTokens += int(q.outputTokens)
 	b.TTFT += ttft
@@ -117,8 +121,13 @@ func (f *Fleet) recordCompletion(q *request) {
 
 // ResetStats starts a new measurement.
 func (f *Fleet) ResetStats() {
+	f.stats = f.measure()
+}
+
+// measure starts statistics at the current instant.
+func (f *Fleet) measure() statistics {
 	f.storage.advance(f.now)
-	f.stats = statistics{
+	return statistics{
 		since:   f.now,
 		base:    f.count,
 		gpuHits: f.gpuHits(),
@@ -128,9 +137,13 @@ func (f *Fleet) ResetStats() {
 }
 
 // Stats summarises the measurement so far.
-func (f *Fleet) Stats() Stats {
+func (f *Fleet) Stats() Stats { return f.summarise(&f.stats) }
+
+// Total summarises everything since New, whatever was reset meanwhile.
+func (f *Fleet) Total() Stats { return f.summarise(&f.total) }
+
+func (f *Fleet) summarise(s *statistics) Stats {
 	f.storage.advance(f.now)
-	s := &f.stats
 	d := (f.now - s.since).seconds()
 	n := float64(len(s.ttft))
 	prompt := f.count.prompt - s.base.prompt

@@ -61,6 +61,10 @@ type Progress struct {
 
 // Outcome of a run.
 type Outcome struct {
+	// Start is when virtual time began; Decision.Time counts from there.
+	Start time.Time
+	// Stats of the whole run.
+	Stats  fleet.Stats
 	Phases []PhaseOutcome
 	// Decisions of the tuner, oldest first.
 	Decisions []store.Decision
@@ -153,10 +157,10 @@ func (l *loop) open() error {
 		return err
 	}
 	l.fleet = f
+	l.outcome.Path = []Point{{Params: l.run.Policy.params, Arm: store.ArmBaseline}}
 	if l.run.Policy.kind == tuned {
 		return l.openTuner()
 	}
-	l.outcome.Path = []Point{{Params: l.run.Policy.params, Arm: store.ArmBaseline}}
 	return nil
 }
 
@@ -217,6 +221,7 @@ func (l *loop) all(ctx context.Context) error {
 		})
 		l.outcome.Seconds = append(l.outcome.Seconds, l.fleet.Seconds()...)
 	}
+	l.outcome.Start, l.outcome.Stats = epoch, l.fleet.Total()
 	l.outcome.Decisions = l.journal.decisions
 	return nil
 }

@@ -1,9 +1,6 @@
 package report
 
 import (
-	"math"
-
-	"github.com/kvtuner/kvtuner/internal/bench"
 	"github.com/kvtuner/kvtuner/internal/fleet"
 )
 
@@ -49,7 +46,7 @@ var measures = []measure{
 
 // Whole compares the policies over all phases.
 func (s Story) Whole() Comparison {
-	return s.compare("whole run", func(r Run) fleet.Stats { return whole(r) })
+	return s.compare("whole run", func(r Run) fleet.Stats { return r.Outcome.Stats })
 }
 
 // ByPhase compares them in each phase.
@@ -90,22 +87,4 @@ func (m measure) against(own, reference float64) (text, tone string) {
 		tone = "worse"
 	}
 	return change(share), tone
-}
-
-// whole is a run's measurement over all phases. Its p99 is the highest of a
-// phase's: the tail of the whole is that of its worst phases.
-func whole(r Run) fleet.Stats {
-	var phases []fleet.Stats
-	for _, p := range r.Outcome.Phases {
-		phases = append(phases, p.Stats)
-	}
-	w := bench.Combine(phases)
-	if math.IsNaN(w.TTFTP99) {
-		for _, p := range phases {
-			if !(w.TTFTP99 >= p.TTFTP99) && measured(p.TTFTP99) {
-				w.TTFTP99 = p.TTFTP99
-			}
-		}
-	}
-	return w
 }

@@ -43,13 +43,12 @@ func (d Decided) Tone() string {
 	return "note"
 }
 
-// Decisions of the tuned run. Runs begin at midnight, and the tuner's first
-// decision, taking over, comes with its first step.
+// Decisions of the tuned run.
 func (s Story) Decisions() []Decided {
 	all := s.Tuned.Outcome.Decisions
 	out := make([]Decided, len(all))
 	for i, d := range all {
-		out[i] = Decided{N: i + 1, At: d.Time.Sub(all[0].Time.Truncate(24 * time.Hour)), Decision: d}
+		out[i] = Decided{N: i + 1, At: d.Time.Sub(s.Tuned.Outcome.Start), Decision: d}
 	}
 	return out
 }

@@ -40,7 +40,7 @@ func TestCandidatesAndIncumbents(t *testing.T) {
 		t.Errorf("candidates (-want +got):\n%s", diff)
 	}
 	lasting := []lab.Point{
-		{At: 15 * time.Second, Params: initial, Arm: store.ArmBaseline},
+		{Params: initial, Arm: store.ArmBaseline},
 		{At: 14 * time.Minute, Params: strict, Arm: store.ArmBaseline},
 	}
 	if diff := cmp.Diff(lasting, Incumbents(s.Tuned.Outcome.Path)); diff != "" {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/kvtuner/kvtuner/internal/fleet"
 	"github.com/kvtuner/kvtuner/internal/lab"
-	"github.com/kvtuner/kvtuner/store"
 )
 
 // figure is the timeline, laid out for one width. Lengths are pixels.
@@ -104,7 +103,7 @@ type drawing struct {
 }
 
 func (s Story) figure(l layout) figure {
-	d := drawing{story: s, layout: l, total: s.total(), path: fromStart(s.Tuned.Outcome.Path)}
+	d := drawing{story: s, layout: l, total: s.total(), path: s.Tuned.Outcome.Path}
 	marks, lanes := d.marks()
 	top := bandHeight + 8 + float64(lanes)*laneHeight
 	panels, foot := d.panels(top + 14)
@@ -117,15 +116,6 @@ func (s Story) figure(l layout) figure {
 	f.Hours = d.hours(foot + 18)
 	f.Hover = d.hover(bandHeight, foot)
 	return f
-}
-
-// fromStart lets a path begin with the run: what a tuner takes over is in force
-// before it says so.
-func fromStart(path []lab.Point) []lab.Point {
-	if len(path) == 0 || path[0].At == 0 {
-		return path
-	}
-	return append([]lab.Point{{Params: path[0].Params, Arm: store.ArmBaseline}}, path...)
 }
 
 func (d drawing) plotWidth() float64 { return d.layout.width - d.layout.left - d.layout.right }
@@ -229,7 +219,7 @@ func (d drawing) values(all []fleet.Second, w time.Duration) []string {
 // describe is the figure in words.
 func (s Story) describe() string {
 	var path []string
-	for _, p := range Incumbents(fromStart(s.Tuned.Outcome.Path)) {
+	for _, p := range Incumbents(s.Tuned.Outcome.Path) {
 		path = append(path, fmt.Sprintf("%s from %s", p.Params, Clock(p.At)))
 	}
 	return fmt.Sprintf("Both thresholds, throughput, mean TTFT and mean end-to-end time over %s of virtual time, for %s and %s. Thresholds: %s. All values are in the tables below.",

@@ -56,7 +56,7 @@ func (s Story) Write(w io.Writer) error {
 	for i, c := range s.ByPhase() {
 		p.ByPhase = append(p.ByPhase, phaseComparison{c, i + 1, s.Phases[i].Note, span(s.Phases[i].Duration)})
 	}
-	for _, step := range Incumbents(fromStart(s.Tuned.Outcome.Path)) {
+	for _, step := range Incumbents(s.Tuned.Outcome.Path) {
 		p.Path = append(p.Path, pathStep{Clock(step.At), step.Params.String()})
 	}
 	var out bytes.Buffer

@@ -31,7 +31,7 @@ func made() Story {
 		Others:    []Run{{"load", outcome(12, 40)}},
 	}
 	s.Tuned.Outcome.Path = []lab.Point{
-		{At: 15 * time.Second, Params: initial, Arm: store.ArmBaseline},
+		{Params: initial, Arm: store.ArmBaseline},
 		{At: 11 * time.Minute, Params: strict, Arm: store.ArmCandidate},
 		{At: 13 * time.Minute, Params: initial, Arm: store.ArmBaseline},
 		{At: 14 * time.Minute, Params: strict, Arm: store.ArmBaseline},
@@ -53,7 +53,9 @@ func made() Story {
 // outcome completes ten requests a second, nothing in the last minute, at a TTFT
 // that rises from the first phase to the second.
 func outcome(e2e, slowTTFT float64) lab.Outcome {
-	var o lab.Outcome
+	o := lab.Outcome{Start: start, Stats: fleet.Stats{
+		Duration: 2 * phaseEnd, Requests: 12000, RequestsPerSecond: 10, TTFTMean: (0.3 + slowTTFT) / 2, TTFTP99: 4 * slowTTFT, E2EMean: e2e,
+	}}
 	for i, ttft := range []float64{0.3, slowTTFT} {
 		o.Phases = append(o.Phases, lab.PhaseOutcome{Stats: fleet.Stats{
 			Duration: phaseEnd, Requests: 6000, RequestsPerSecond: 10, TTFTMean: ttft, TTFTP99: 4 * ttft, E2EMean: e2e,
