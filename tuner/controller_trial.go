@@ -62,6 +62,9 @@ func (c *controller) inTrial(o observation) action {
 	if why := c.guardTrial(s); why != "" {
 		return c.finish(s, aborted, nil, why)
 	}
+	if len(c.collapse) >= shedAfter && t.proposal.origin != fromShed {
+		return c.finish(s, aborted, nil, "the pool is collapsing under its restores, whichever arm runs")
+	}
 	if t.acked.IsZero() {
 		return c.awaitAck(s)
 	}

@@ -71,7 +71,27 @@ func fitCurves(log []evidence, now time.Time, s Search) (curves, bool) {
 	}
 	c.crowd = 1 + s.BatchCost*running/weight
 	c.buckets = fitBuckets(log, w, c)
+	for range sparseDoublings {
+		w.halfLife *= 2
+		c.fillSparse(fitBuckets(log, w, c))
+	}
 	return c, c.spent > 0
+}
+
+// sparseDoublings is how often the half-life doubles for buckets of which too
+// few restores were seen: where hardly anything is restored only probes are
+// left, and they are few.
+const sparseDoublings = 2
+
+// fillSparse takes the restore cost of buckets that have none from an older fit.
+func (c *curves) fillSparse(older []bucketCost) {
+	for i, b := range c.buckets {
+		for _, o := range older {
+			if !b.known && o.known && o.reusable == b.reusable {
+				c.buckets[i].restore, c.buckets[i].stderr, c.buckets[i].known = o.restore, o.stderr, true
+			}
+		}
+	}
 }
 
 type weigher struct {
@@ -193,6 +213,16 @@ type prediction struct {
 	gain, stderr float64
 	// changes tells whether any request would be treated differently.
 	changes bool
+}
+
+// modelError is the standard deviation credited to the cost model itself: what
+// it leaves out (others' lookups, the router, the cache that a restore fills) is
+// worth a few percent of the end-to-end time.
+const modelError = 0.03
+
+// prior of a trial: the prediction as an estimate of the log cost ratio.
+func (p prediction) prior() estimate {
+	return estimate{mean: math.Log1p(-min(p.gain, 0.9)), variance: p.stderr*p.stderr + modelError*modelError}
 }
 
 // predict the gain of the token minimum to over from, the queue gate left as it

@@ -26,6 +26,8 @@ type proposal struct {
 	direction    direction
 	alternatives []store.Alternative
 	curves       []store.CurveBucket
+	// prior is what the cost curves expect of its log cost; zero if nothing.
+	prior estimate
 }
 
 // climber is the hill climber's state: the step in rungs, the direction that
@@ -111,7 +113,7 @@ func (s searcher) fromCurves(c *climber, v view) (proposal, bool) {
 			best = a
 		}
 	}
-	out := proposal{params: best.params, origin: fromModel, direction: best.dir,
+	out := proposal{params: best.params, origin: fromModel, direction: best.dir, prior: best.prior(),
 		why: fmt.Sprintf("the cost curves predict %.1f%% (± %.1f) less end-to-end time", 100*best.gain, 100*best.stderr)}
 	for _, a := range all {
 		if a.params != best.params {

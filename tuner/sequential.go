@@ -27,15 +27,13 @@ const mixing = 0.08
 const soloInflation = 2
 
 // compare estimates the relative cost of the candidate against the incumbent
-// from alternating blocks. Weighted least squares of the blocks' mean log cost
-// on arm and time removes linear drift (with two blocks there is none to see,
-// and the variance is inflated instead). sampleVariance is the long-run variance
-// of one sample's log cost.
-//
-// The interval is a normal-mixture confidence sequence (Robbins 1970; Howard et
-// al. 2021, eq. 14): it holds at all looks at once, so that a trial may be judged
-// after every sample. ok is false while an arm has no samples.
-func compare(blocks []block, sampleVariance, alpha float64) (store.Interval, bool) {
+// from alternating blocks, on the log scale. Weighted least squares of the
+// blocks' mean log cost on arm and time removes linear drift (with two blocks
+// there is none to see, and the variance is inflated instead). sampleVariance is
+// the long-run variance of one sample's log cost; if the blocks of an arm differ
+// among themselves by more than it explains, the workload has changed under the
+// trial, and that variance counts. ok is false while an arm has no samples.
+func compare(blocks []block, sampleVariance float64) (estimate, bool) {
 	var y, w, arm, at []float64
 	candidates, elapsed := 0, 0.0
 	for _, b := range blocks {
@@ -54,26 +52,48 @@ func compare(blocks []block, sampleVariance, alpha float64) (store.Interval, boo
 		}
 	}
 	if candidates == 0 || candidates == len(y) {
-		return store.Interval{}, false
+		return estimate{}, false
 	}
-	effect, variance, ok := armEffect(y, w, arm, at)
-	if !ok {
-		return store.Interval{}, false
+	effect, variance, residual, ok := armEffect(y, w, arm, at)
+	return estimate{mean: effect, variance: variance * max(sampleVariance, residual), blocks: candidates}, ok
+}
+
+// estimate of the log ratio of the candidate's cost to the incumbent's.
+type estimate struct {
+	mean, variance float64
+	blocks         int // of the candidate
+}
+
+// with a prior, as precision-weighted mean: what the requests themselves have
+// shown before the trial.
+func (e estimate) with(prior estimate) estimate {
+	if prior.variance <= 0 {
+		return e
 	}
-	half := min(confidenceHalfWidth(variance*sampleVariance, alpha), widest)
+	precision := 1/e.variance + 1/prior.variance
+	return estimate{mean: (e.mean/e.variance + prior.mean/prior.variance) / precision, variance: 1 / precision, blocks: e.blocks}
+}
+
+// interval of the relative effect: a normal-mixture confidence sequence (Robbins
+// 1970; Howard et al. 2021, eq. 14). It holds at all looks at once, so that a
+// trial may be judged after every sample.
+func (e estimate) interval(alpha float64) store.Interval {
+	half := min(confidenceHalfWidth(e.variance, alpha), widest)
 	return store.Interval{
-		Estimate: math.Expm1(effect), Low: math.Expm1(effect - half), High: math.Expm1(effect + half),
-		Confidence: 1 - alpha, N: candidates,
-	}, true
+		Estimate: math.Expm1(e.mean), Low: math.Expm1(e.mean - half), High: math.Expm1(e.mean + half),
+		Confidence: 1 - alpha, N: e.blocks,
+	}
 }
 
 // widest is the largest half width of an interval on the log scale, a factor of
 // a thousand: beyond it nothing is known anyway.
 const widest = 7
 
-// armEffect solves the weighted least squares and returns the arm's coefficient
-// and its variance in units of the variance of one sample.
-func armEffect(y, w, arm, at []float64) (effect, variance float64, ok bool) {
+// armEffect solves the weighted least squares. It returns the arm's coefficient,
+// its variance in units of the variance of one sample, and the residual mean
+// square, which estimates that variance from the blocks alone (0 with no block
+// to spare).
+func armEffect(y, w, arm, at []float64) (effect, variance, residual float64, ok bool) {
 	columns := 3
 	inflation := 1.0
 	if len(y) < 3 {
@@ -90,12 +110,17 @@ func armEffect(y, w, arm, at []float64) (effect, variance float64, ok bool) {
 	var gram, inverse mat.Dense
 	gram.Mul(x.T(), x)
 	if err := inverse.Inverse(&gram); err != nil {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
-	var moments, beta mat.VecDense
+	var moments, beta, fitted mat.VecDense
 	moments.MulVec(x.T(), weighted)
 	beta.MulVec(&inverse, &moments)
-	return beta.AtVec(1), inflation * inverse.At(1, 1), true
+	fitted.MulVec(x, &beta)
+	fitted.SubVec(&fitted, weighted)
+	if spare := len(y) - columns; spare > 0 {
+		residual = mat.Dot(&fitted, &fitted) / float64(spare)
+	}
+	return beta.AtVec(1), inflation * inverse.At(1, 1), residual, true
 }
 
 // confidenceHalfWidth of a normal-mixture confidence sequence for an estimate

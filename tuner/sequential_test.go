@@ -37,7 +37,8 @@ func TestCompareControlsTheErrorRate(t *testing.T) {
 	for range trials {
 		all := trialOf(rng, 12, 6, 0, 0, sd, rho)
 		for n := 2; n <= len(all); n++ {
-			if i, ok := compare(all[:n], variance, alpha); ok && (i.High < 0 || i.Low > 0) {
+			e, ok := compare(all[:n], variance)
+			if i := e.interval(alpha); ok && (i.High < 0 || i.Low > 0) {
 				false_++
 				break
 			}
@@ -55,7 +56,8 @@ func TestCompareFindsEffects(t *testing.T) {
 	effect := math.Log(0.85)
 	for range trials {
 		all := trialOf(rng, 9, 6, effect, 0.001, 0.05, 0.2)
-		i, ok := compare(all, longRunVariance(all[0].logCosts), 0.02)
+		e, ok := compare(all, longRunVariance(all[0].logCosts))
+		i := e.interval(0.02)
 		if !ok {
 			t.Fatal("nothing to compare")
 		}
@@ -77,9 +79,9 @@ func TestCompareFindsEffects(t *testing.T) {
 // Linear drift does not pass for an effect.
 func TestCompareRemovesDrift(t *testing.T) {
 	all := trialOf(rand.New(rand.NewPCG(5, 6)), 5, 6, 0, 0.02, 1e-6, 0)
-	i, ok := compare(all, varianceFloor, 0.05)
-	if !ok || math.Abs(i.Estimate) > 1e-4 {
-		t.Errorf("estimate %+v, %v; want 0", i, ok)
+	e, ok := compare(all, varianceFloor)
+	if !ok || math.Abs(e.mean) > 1e-4 {
+		t.Errorf("estimate %+v, %v; want 0", e, ok)
 	}
 }
 
@@ -90,7 +92,7 @@ func TestCompareNeedsBothArms(t *testing.T) {
 		{{logCosts: []float64{1, 2}}, {candidate: true}},
 		{{candidate: true, logCosts: []float64{1}}},
 	} {
-		if i, ok := compare(blocks, 0.01, 0.05); ok {
+		if i, ok := compare(blocks, 0.01); ok {
 			t.Errorf("compare(%v) = %+v", blocks, i)
 		}
 	}

@@ -95,6 +95,9 @@ func (t *switchback) blockDone(now time.Time, c Trial) (done, overdue bool) {
 
 // look judges the trial as it stands.
 //
+// What the cost curves predicted counts as evidence for the candidate, with its
+// own uncertainty; whether it is worse is judged by the trial alone.
+//
 // Better: the whole interval lies below zero and the estimate is worth moving
 // for. Worse: the whole interval lies above zero. No detectable difference: the
 // interval excludes an improvement worth moving for, or the blocks are used up.
@@ -102,11 +105,15 @@ func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interva
 	if !t.enough(store.ArmCandidate, minBlockSamples, c) || !t.enough(store.ArmBaseline, shedAfter, c) {
 		return undecided, nil
 	}
-	i, ok := compare(t.blocks, pooledVariance(incumbent, t.blocks), c.Alpha)
+	seen, ok := compare(t.blocks, pooledVariance(incumbent, t.blocks))
 	if !ok {
 		return undecided, nil
 	}
+	i := seen.with(t.proposal.prior).interval(c.Alpha)
+	alone := seen.interval(c.Alpha)
 	switch {
+	case alone.Low > 0:
+		return worse, &alone
 	case i.High < 0 && i.Estimate <= -c.MinEffect:
 		return better, &i
 	case i.Low > 0:
