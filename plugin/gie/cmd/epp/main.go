@@ -1,0 +1,19 @@
+// Command epp is the Endpoint Picker of gateway-api-inference-extension with
+// the plugin "selective-kv-policy" built in. It takes the flags and the
+// EndpointPickerConfig of the stock one.
+package main
+
+import (
+	"os"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/gateway-api-inference-extension/cmd/epp/runner"
+
+	_ "github.com/kvtuner/kvtuner/plugin/gie/evidence"
+)
+
+func main() {
+	if err := runner.NewRunner().WithExecutableName("kvtuner EPP").Run(ctrl.SetupSignalHandler()); err != nil {
+		os.Exit(1)
+	}
+}
