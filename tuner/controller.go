@@ -129,7 +129,7 @@ func (c *controller) note(s Sample) {
 		return
 	}
 	c.log = append(c.log, evidence{at: s.To, points: s.Plugin.Curve, signals: s.Signals})
-	oldest := s.To.Add(-8 * c.settings.Search.HalfLife)
+	oldest := s.To.Add(-(maxReach + 1) * c.settings.Search.Evidence)
 	for len(c.log) > 0 && c.log[0].at.Before(oldest) {
 		c.log = c.log[1:]
 	}
@@ -206,7 +206,7 @@ func (c *controller) logCosts(samples []Sample) []float64 {
 // wake starts the search over: the workload or the fleet has changed.
 func (c *controller) wake(s Sample) action {
 	c.climber.wake(c.settings.Search, s.To)
-	c.history = nil
+	c.history, c.cooldown = nil, s.To
 	return c.decide(store.KindWake, s, c.incumbent, "the incumbent's cost has left its band: the workload or the fleet has changed, and the search starts over")
 }
 

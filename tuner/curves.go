@@ -43,69 +43,47 @@ type bucketCost struct {
 	known                      bool
 }
 
-// minCurveRequests is the least (decayed) number of requests behind the slope,
-// and behind one bucket's restore cost.
 const (
-	minSlopeRequests  = 50
-	minBucketRequests = 5
+	// minSlopeRequests is the least number of recomputed requests behind the
+	// slope.
+	minSlopeRequests = 50
+	// minRestores is the least number of restored requests behind a bucket's
+	// restore cost; where fewer were seen in search.evidence, the estimate
+	// reaches back for them, maxReach times as far at most. Where hardly
+	// anything is restored only probes are left, and they are few.
+	minRestores = 8
+	maxReach    = 4
 )
 
-// fitCurves fits the cost model to the evidence, weighting it by half-lives.
+// fitCurves fits the cost model to the evidence of the last search.evidence.
 //
 //	recompute(bucket) = slope * tokens * (1 + batchCost * requests running beside it)
 //	restore(bucket)   = TTFT of its restored requests - base - slope * tokens they computed
 //
 // ok is false while there is too little to fit.
 func fitCurves(log []evidence, now time.Time, s Search) (curves, bool) {
-	w := weigher{now: now, halfLife: s.HalfLife}
-	c, ok := fitSlope(log, w)
+	recent := log
+	for len(recent) > 0 && !recent[0].at.After(now.Add(-s.Evidence)) {
+		recent = recent[1:]
+	}
+	c, ok := fitSlope(recent)
 	if !ok {
 		return curves{}, false
 	}
-	running, weight := 0.0, 0.0
-	for _, e := range log {
-		k := w.at(e.at)
-		running += k * e.signals.RunningSeconds / e.signals.Seconds / float64(e.signals.Engines)
-		weight += k
-		c.spent += k * e.signals.E2ESeconds
+	var running float64
+	for _, e := range recent {
+		running += e.signals.RunningSeconds / e.signals.Seconds / float64(e.signals.Engines)
+		c.spent += e.signals.E2ESeconds
 	}
-	c.crowd = 1 + s.BatchCost*running/weight
-	c.buckets = fitBuckets(log, w, c)
-	for range sparseDoublings {
-		w.halfLife *= 2
-		c.fillSparse(fitBuckets(log, w, c))
-	}
+	c.crowd = 1 + s.BatchCost*running/float64(len(recent))
+	c.buckets = countBuckets(recent, c)
+	c.fitRestores(log, len(log)-len(recent))
 	return c, c.spent > 0
-}
-
-// sparseDoublings is how often the half-life doubles for buckets of which too
-// few restores were seen: where hardly anything is restored only probes are
-// left, and they are few.
-const sparseDoublings = 2
-
-// fillSparse takes the restore cost of buckets that have none from an older fit.
-func (c *curves) fillSparse(older []bucketCost) {
-	for i, b := range c.buckets {
-		for _, o := range older {
-			if !b.known && o.known && o.reusable == b.reusable {
-				c.buckets[i].restore, c.buckets[i].stderr, c.buckets[i].known = o.restore, o.stderr, true
-			}
-		}
-	}
-}
-
-type weigher struct {
-	now      time.Time
-	halfLife time.Duration
-}
-
-func (w weigher) at(t time.Time) float64 {
-	return math.Exp2(-float64(w.now.Sub(t)) / float64(w.halfLife))
 }
 
 // fitSlope regresses the TTFT of recomputed requests on the tokens they had to
 // compute.
-func fitSlope(log []evidence, w weigher) (curves, bool) {
+func fitSlope(log []evidence) (curves, bool) {
 	var x, y, weights []float64
 	n := 0.0
 	for _, e := range log {
@@ -113,9 +91,8 @@ func fitSlope(log []evidence, w weigher) (curves, bool) {
 			if p.Load || p.Finished <= 0 {
 				continue
 			}
-			k := w.at(e.at) * p.Finished
-			x, y, weights = append(x, p.ComputedTokens/p.Finished), append(y, p.TTFTSeconds/p.Finished), append(weights, k)
-			n += k
+			x, y, weights = append(x, p.ComputedTokens/p.Finished), append(y, p.TTFTSeconds/p.Finished), append(weights, p.Finished)
+			n += p.Finished
 		}
 	}
 	if n < minSlopeRequests || len(x) < 3 {
@@ -128,62 +105,108 @@ func fitSlope(log []evidence, w weigher) (curves, bool) {
 	return curves{base: max(base, 0), slope: slope}, true
 }
 
-// bucketSum accumulates one bucket over the log.
-type bucketSum struct {
-	requests, tokens            float64
-	restored                    float64
-	weights, restoreObservation []float64
-}
-
-func fitBuckets(log []evidence, w weigher, c curves) []bucketCost {
-	sums := map[float64]*bucketSum{}
+// countBuckets sums the requests of each bucket, whichever action they got.
+func countBuckets(log []evidence, c curves) []bucketCost {
+	sums := map[float64]*bucketCost{}
 	var edges []float64
 	for _, e := range log {
 		for _, p := range e.points {
-			if p.Reusable <= 0 {
+			if p.Reusable <= 0 || p.Started <= 0 {
 				continue
 			}
 			if sums[p.Reusable] == nil {
-				sums[p.Reusable] = &bucketSum{}
+				sums[p.Reusable] = &bucketCost{reusable: p.Reusable}
 				edges = insertSorted(edges, p.Reusable)
 			}
-			sums[p.Reusable].add(p, w.at(e.at), c)
+			sums[p.Reusable].requests += p.Started
+			sums[p.Reusable].tokens += p.ReusableTokens
 		}
 	}
 	var out []bucketCost
 	for _, edge := range edges {
-		if b, ok := sums[edge].cost(edge, c); ok {
-			out = append(out, b)
-		}
+		b := *sums[edge]
+		b.tokens /= b.requests
+		b.recompute = c.slope * b.tokens * c.crowd
+		out = append(out, b)
 	}
 	return out
 }
 
-func (b *bucketSum) add(p CurvePoint, k float64, c curves) {
-	b.requests += k * p.Started
-	b.tokens += k * p.ReusableTokens
-	if !p.Load || p.Finished <= 0 {
-		return
-	}
-	b.restored += k * p.Finished
-	extra := p.TTFTSeconds/p.Finished - c.base - c.slope*p.ComputedTokens/p.Finished
-	b.restoreObservation = append(b.restoreObservation, extra)
-	b.weights = append(b.weights, k*p.Finished)
+// restores are observations of restored requests, newest first: each sample's
+// mean seconds added to TTFT, at a mean number of tokens restored.
+type restores struct {
+	tokens, extra, weights []float64
+	n                      float64
 }
 
-func (b *bucketSum) cost(edge float64, c curves) (bucketCost, bool) {
-	if b.requests <= 0 {
-		return bucketCost{}, false
+func (r *restores) add(tokens, extra, n float64) {
+	r.tokens, r.extra, r.weights = append(r.tokens, tokens), append(r.extra, extra), append(r.weights, n)
+	r.n += n
+}
+
+func (r restores) enough() bool { return r.n >= minRestores && len(r.extra) >= 2 }
+
+// fitRestores gives each bucket its restore cost. log[recent:] is the evidence
+// of search.evidence; what is older is used, newest first, only where too few
+// restores were seen. A bucket that stays without takes the line through all
+// restores: a restore costs a fixed time and a time a token.
+func (c *curves) fitRestores(log []evidence, recent int) {
+	own := make([]restores, len(c.buckets))
+	var all restores
+	for i := len(log) - 1; i >= 0; i-- {
+		for _, p := range log[i].points {
+			b := c.bucket(p.Reusable)
+			if !p.Load || p.Finished <= 0 || b < 0 {
+				continue
+			}
+			extra := p.TTFTSeconds/p.Finished - c.base - c.slope*p.ComputedTokens/p.Finished
+			if i >= recent || own[b].n < minRestores {
+				own[b].add(c.buckets[b].tokens, extra, p.Finished)
+			}
+			if i >= recent || all.n < minRestores {
+				all.add(c.buckets[b].tokens, extra, p.Finished)
+			}
+		}
 	}
-	out := bucketCost{reusable: edge, requests: b.requests, tokens: b.tokens / b.requests}
-	out.recompute = c.slope * out.tokens * c.crowd
-	if b.restored < minBucketRequests || len(b.weights) < 2 {
-		return out, true
+	for b := range c.buckets {
+		switch {
+		case own[b].enough():
+			c.buckets[b].take(own[b].mean())
+		case all.enough():
+			c.buckets[b].take(all.line(c.buckets[b].tokens))
+		}
 	}
-	mean, std := stat.PopMeanStdDev(b.restoreObservation, b.weights)
-	out.restore, out.known = max(mean, 0), true
-	out.stderr = std / math.Sqrt(effectiveN(b.weights))
-	return out, true
+}
+
+func (c *curves) bucket(edge float64) int {
+	for i, b := range c.buckets {
+		if b.reusable == edge {
+			return i
+		}
+	}
+	return -1
+}
+
+func (b *bucketCost) take(restore, stderr float64) {
+	b.restore, b.stderr, b.known = max(restore, 0), stderr, true
+}
+
+// mean of the observations and its standard error.
+func (r restores) mean() (value, stderr float64) {
+	mean, std := stat.PopMeanStdDev(r.extra, r.weights)
+	return mean, std / math.Sqrt(effectiveN(r.weights))
+}
+
+// line through the observations, read at tokens; its standard error is that of
+// the mean, twice over, because it is read where little was seen.
+func (r restores) line(tokens float64) (value, stderr float64) {
+	_, stderr = r.mean()
+	alpha, beta := stat.LinearRegression(r.tokens, r.extra, r.weights, false)
+	if math.IsNaN(beta) || beta < 0 { // all of one length, or noise
+		alpha, _ = r.mean()
+		beta = 0
+	}
+	return alpha + beta*tokens, 2 * stderr
 }
 
 // effectiveN is Kish's effective sample size of weighted observations.

@@ -107,9 +107,10 @@ func (s searcher) fromCurves(c *climber, v view) (proposal, bool) {
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].gain > all[j].gain })
 	best := all[0]
-	// Nearly as good and nearer is better: a smaller step.
+	// A nearer one with much of the gain goes first: restores slow each other, so
+	// that after the first step the curves are not the same.
 	for _, a := range all {
-		if a.gain >= 0.9*best.gain && abs(a.dir.By) < abs(best.dir.By) {
+		if a.gain >= nearer*best.gain && abs(a.dir.By) < abs(best.dir.By) {
 			best = a
 		}
 	}
@@ -122,6 +123,9 @@ func (s searcher) fromCurves(c *climber, v view) (proposal, bool) {
 	}
 	return out, true
 }
+
+// nearer is the share of the best predicted gain that a smaller step must have.
+const nearer = 0.5
 
 func (s searcher) fromMemory(c *climber, v view) (proposal, bool) {
 	if v.recalled == nil || *v.recalled == v.incumbent || c.failedRecently(*v.recalled, v.now) {

@@ -5,6 +5,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/kvtuner/kvtuner/store"
 )
@@ -55,8 +56,18 @@ func compare(blocks []block, sampleVariance float64) (estimate, bool) {
 		return estimate{}, false
 	}
 	effect, variance, residual, ok := armEffect(y, w, arm, at)
+	if ok && len(y) > 3 && residual > changed*sampleVariance {
+		// The workload has changed since before the trial: judge what came after.
+		if e, r, v, ok := armEffect(y[1:], w[1:], arm[1:], at[1:]); ok && v < residual {
+			effect, variance, residual = e, r, v
+		}
+	}
 	return estimate{mean: effect, variance: variance * max(sampleVariance, residual), blocks: candidates}, ok
 }
+
+// changed is the ratio of residual to expected variance beyond which the blocks
+// are said not to belong together.
+const changed = 4
 
 // estimate of the log ratio of the candidate's cost to the incumbent's.
 type estimate struct {
@@ -79,6 +90,17 @@ func (e estimate) with(prior estimate) estimate {
 // trial may be judged after every sample.
 func (e estimate) interval(alpha float64) store.Interval {
 	half := min(confidenceHalfWidth(e.variance, alpha), widest)
+	return store.Interval{
+		Estimate: math.Expm1(e.mean), Low: math.Expm1(e.mean - half), High: math.Expm1(e.mean + half),
+		Confidence: 1 - alpha, N: e.blocks,
+	}
+}
+
+// credible interval of the relative effect under a normal posterior, one-sided
+// at alpha. Unlike a confidence sequence it rests on the prior being right, which
+// modelError allows for.
+func (e estimate) credible(alpha float64) store.Interval {
+	half := min(distuv.UnitNormal.Quantile(1-alpha)*math.Sqrt(e.variance), widest)
 	return store.Interval{
 		Estimate: math.Expm1(e.mean), Low: math.Expm1(e.mean - half), High: math.Expm1(e.mean + half),
 		Confidence: 1 - alpha, N: e.blocks,

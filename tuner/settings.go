@@ -118,8 +118,8 @@ type Search struct {
 	// BatchCost is the share of a recompute's time by which it delays each
 	// request decoding beside it, 0 to 1: prefill and decode overlap partly.
 	BatchCost float64 `mapstructure:"batchCost"`
-	// HalfLife of the evidence behind the cost curves.
-	HalfLife time.Duration `mapstructure:"halfLife"`
+	// Evidence is how far back the cost curves look.
+	Evidence time.Duration `mapstructure:"evidence"`
 }
 
 // Schedule says when tuning may happen; no windows means always.
@@ -159,7 +159,7 @@ func DefaultSettings() Settings {
 		},
 		Search: Search{
 			Step: 2, MaxStep: 4, Explore: 15 * time.Minute, MaxExplore: 24 * time.Hour,
-			BatchCost: 0.5, HalfLife: 90 * time.Second,
+			BatchCost: 0.5, Evidence: 3 * time.Minute,
 		},
 		Schedule: Schedule{Zone: "UTC"},
 	}
@@ -308,7 +308,7 @@ func (t Trial) validate(scrape time.Duration) error {
 func (s Search) validate() error {
 	errs := []error{
 		share("search.batchCost", s.BatchCost),
-		between("search.halfLife", s.HalfLife, 10*time.Second, time.Hour),
+		between("search.evidence", s.Evidence, time.Minute, time.Hour),
 		between("search.explore", s.Explore, time.Minute, 7*24*time.Hour),
 		between("search.maxExplore", s.MaxExplore, s.Explore, 30*24*time.Hour),
 	}

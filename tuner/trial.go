@@ -95,12 +95,13 @@ func (t *switchback) blockDone(now time.Time, c Trial) (done, overdue bool) {
 
 // look judges the trial as it stands.
 //
-// What the cost curves predicted counts as evidence for the candidate, with its
-// own uncertainty; whether it is worse is judged by the trial alone.
-//
+// Worse: the whole confidence sequence of the trial alone lies above zero.
 // Better: the whole interval lies below zero and the estimate is worth moving
-// for. Worse: the whole interval lies above zero. No detectable difference: the
-// interval excludes an improvement worth moving for, or the blocks are used up.
+// for. No detectable difference: the interval excludes that, or the trial would
+// end undecided even if all goes on as it went.
+//
+// Where the cost curves predicted a gain, that prediction counts as evidence with
+// its own uncertainty, and better is judged by the posterior.
 func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interval) {
 	if !t.enough(store.ArmCandidate, minBlockSamples, c) || !t.enough(store.ArmBaseline, shedAfter, c) {
 		return undecided, nil
@@ -109,19 +110,39 @@ func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interva
 	if !ok {
 		return undecided, nil
 	}
-	i := seen.with(t.proposal.prior).interval(c.Alpha)
-	alone := seen.interval(c.Alpha)
+	i := seen.interval(c.Alpha)
+	if i.Low > 0 {
+		return worse, &i
+	}
+	post, predicted := seen.with(t.proposal.prior), t.proposal.prior.variance > 0
+	if predicted {
+		i = post.credible(c.Alpha)
+	}
 	switch {
-	case alone.Low > 0:
-		return worse, &alone
 	case i.High < 0 && i.Estimate <= -c.MinEffect:
 		return better, &i
-	case i.Low > 0:
-		return worse, &i
-	case i.Low > -c.MinEffect:
+	case i.Low > -c.MinEffect, t.pairDone() && t.hopeless(post, predicted, c):
 		return noDifference, &i
 	}
 	return undecided, &i
+}
+
+// pairDone tells that a block of the incumbent after one of the candidate is
+// complete enough to be judged.
+func (t *switchback) pairDone() bool {
+	return !t.onCandidate && t.candidateBlocks() >= 1 && len(t.blocks[len(t.blocks)-1].logCosts) >= minBlockSamples
+}
+
+// hopeless tells that nothing is left to find: of a predicted gain, that the
+// posterior is not worth moving for; of an explored one, that the trial would
+// end undecided even if the estimate stayed what it is while the remaining
+// blocks narrowed its interval.
+func (t *switchback) hopeless(e estimate, predicted bool, c Trial) bool {
+	if predicted {
+		return e.mean > -c.MinEffect
+	}
+	e.variance *= float64(t.candidateBlocks()) / float64(c.MaxBlocks)
+	return e.interval(c.Alpha).High > 0
 }
 
 // enough tells whether an arm has been seen for long enough to be judged. The
