@@ -91,7 +91,7 @@ func (g Gate) decay() decay {
 const (
 	DefaultHalfLife           = 2 * time.Second
 	DefaultMaxSampleAge       = 500 * time.Millisecond
-	DefaultProbeFraction      = 0.01 // with tuning; without it 0
+	DefaultProbeFraction      = 0.02 // with tuning; without it 0
 	DefaultProbeWaitingFactor = 2
 	DefaultWaitingSignal      = "vllm:num_requests_waiting"
 	DefaultConfigMapKey       = "parameters.json"
