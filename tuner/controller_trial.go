@@ -143,13 +143,13 @@ func (c *controller) afterSample(s Sample) action {
 	}
 	switch {
 	case v != undecided:
-		return c.finish(s, v, i, describe(i, c.settings.Trial.Alpha))
+		return c.finish(s, v, i, t.describe(i))
 	case overdue:
 		return c.finish(s, aborted, i, "too few samples for a block in twice its time")
 	case !done:
 		return action{}
 	case !t.onCandidate && t.candidateBlocks() >= c.settings.Trial.MaxBlocks:
-		return c.finish(s, noDifference, i, describe(i, c.settings.Trial.Alpha)+"; the blocks are used up")
+		return c.finish(s, noDifference, i, t.describe(i)+"; the blocks are used up")
 	}
 	t.begin(!t.onCandidate, s.To)
 	return action{change: c.trialChange(s.To)}

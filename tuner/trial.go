@@ -2,6 +2,7 @@ package tuner
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/kvtuner/kvtuner/store"
@@ -168,10 +169,14 @@ func (t *switchback) evidence(v verdict, i *store.Interval, incumbent store.Para
 }
 
 // describe the effect in words.
-func describe(i *store.Interval, alpha float64) string {
+func (t *switchback) describe(i *store.Interval) string {
 	if i == nil {
 		return "too little was seen to compare"
 	}
-	return fmt.Sprintf("cost of a request %+.1f%% (%.0f%% confidence: %+.1f%% to %+.1f%%) over %d block(s)",
-		100*i.Estimate, 100*(1-alpha), 100*i.Low, 100*i.High, i.N)
+	s := fmt.Sprintf("cost of a request %+.1f%% (%.0f%% confidence: %+.1f%% to %+.1f%%) over %d block(s)",
+		100*i.Estimate, 100*i.Confidence, 100*i.Low, 100*i.High, i.N)
+	if t.proposal.prior.variance > 0 {
+		s += fmt.Sprintf(", the predicted %+.1f%% taken into account", 100*math.Expm1(t.proposal.prior.mean))
+	}
+	return s
 }
