@@ -4,8 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"strconv"
+	"slices"
 
 	"github.com/kvtuner/kvtuner/plugin"
 	"github.com/kvtuner/kvtuner/store"
@@ -51,23 +50,30 @@ func take(raw []byte, fields map[string]*string) (rest []byte, err error) {
 	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
 		return raw, nil
 	}
-	out, errs := []byte{'{'}, []error(nil)
+	out, found, errs := []byte{'{'}, false, []error(nil)
 	for decoder.More() {
 		name, value, err := member(decoder)
 		if err != nil {
 			return raw, nil
 		}
 		if field, own := fields[name]; own {
+			found = true
 			errs = append(errs, takeString(name, value, field))
 			continue
 		}
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
-		out = append(append(strconv.AppendQuote(out, name), ':'), value...)
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			return raw, nil
+		}
+		out = slices.Concat(out, quoted, []byte{':'}, value)
 	}
-	tail := raw[decoder.InputOffset():]
-	return append(out, tail...), errors.Join(errs...)
+	if !found {
+		return raw, nil
+	}
+	return append(out, raw[decoder.InputOffset():]...), errors.Join(errs...)
 }
 
 func member(decoder *json.Decoder) (name string, value json.RawMessage, err error) {
@@ -89,9 +95,4 @@ func takeString(name string, value json.RawMessage, field *string) error {
 	}
 	*field = *text
 	return nil
-}
-
-// String shows the configuration in a log.
-func (c Config) String() string {
-	return fmt.Sprintf("pool %q, profile %q, policy %+v", c.Pool, c.Profile, c.Policy)
 }

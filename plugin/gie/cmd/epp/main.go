@@ -8,11 +8,13 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/gateway-api-inference-extension/cmd/epp/runner"
+	"sigs.k8s.io/gateway-api-inference-extension/pkg/epp/framework/interface/plugin"
 
-	_ "github.com/kvtuner/kvtuner/plugin/gie/evidence"
+	"github.com/kvtuner/kvtuner/plugin/gie"
 )
 
 func main() {
+	plugin.Register(gie.PluginType, gie.Factory)
 	if err := runner.NewRunner().WithExecutableName("kvtuner EPP").Run(ctrl.SetupSignalHandler()); err != nil {
 		os.Exit(1)
 	}
