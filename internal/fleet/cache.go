@@ -143,6 +143,17 @@ func (c *blockCache) touch(prefix int32) {
 	c.unpin(prefix)
 }
 
+// forget leaves the blocks of an unpinned prefix to be evicted, in their turn,
+// and starts the prefix anew.
+func (c *blockCache) forget(prefix int32) {
+	i := c.entry[prefix]
+	if c.nodes[i].blocks == 0 {
+		return
+	}
+	c.nodes[i].prefix = -1
+	c.entry[prefix] = c.newNode(prefix)
+}
+
 // resize changes the capacity, evicting as needed; pinned blocks stay, and
 // free is negative until enough of them are released.
 func (c *blockCache) resize(capacity int32) {

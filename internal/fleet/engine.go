@@ -189,6 +189,9 @@ func (f *Fleet) endPrefill(r *replica, q *request) {
 // finish releases a request's blocks and tells its client.
 func (f *Fleet) finish(r *replica, id int32) {
 	q := &f.requests.all[id]
+	if q.keptBlocks > q.prefixBlocks {
+		q.privateBlocks -= r.gpu.publish(q.prefix, q.keptBlocks)
+	}
 	if !q.decision.DisableOffload {
 		f.storePrivate(r, q)
 	}

@@ -23,6 +23,7 @@ const (
 	evLooked                    // a lookup is answered
 	evRestored                  // a restore's blocks are on the GPU
 	evStep                      // an engine step ends
+	evThought                   // a closed-loop client's pause ends
 )
 
 // event is one entry of the queue; seq breaks ties in order of creation.

@@ -51,13 +51,12 @@ func (s Scenario) validate() error {
 	}
 	block := int(s.Profile.BlockTokens)
 	for _, c := range s.Workload.Prefixes {
-		longest := c.Tokens + s.Workload.NewTokens + s.Workload.OutputTokens
-		switch {
-		case c.Tokens%block != 0:
+		if c.Tokens%block != 0 {
 			return fmt.Errorf("scenario %q: prefix of %d tokens is not a multiple of the block size %d", s.Name, c.Tokens, block)
-		case float64(longest) > s.Profile.GPUCacheTokens:
-			return fmt.Errorf("scenario %q: a request of %d tokens does not fit the GPU cache of %v", s.Name, longest, s.Profile.GPUCacheTokens)
 		}
+	}
+	if longest := s.Workload.longestRequest(); longest > int(s.Profile.GPUCacheTokens)/block*block {
+		return fmt.Errorf("scenario %q: a request of %d tokens does not fit the GPU cache of %v", s.Name, longest, s.Profile.GPUCacheTokens)
 	}
 	return nil
 }
@@ -88,6 +87,8 @@ type Fleet struct {
 	phaseStart instant
 	openEpoch  int32
 	openIssued uint64
+	traced     int // requests of the trace issued
+	traceIDs   []int32
 
 	arrivals, choice, service *random
 
@@ -168,6 +169,12 @@ func (f *Fleet) configure(s Scenario) {
 	f.ranks = s.Profile.TensorParallel
 	f.storage.configure(&f.profile)
 	f.mix = newPrefixMix(&f.prefixes, s.Workload)
+	if s.Workload.Chat != nil {
+		f.prefixes.reserveChats(s.Workload.Streams)
+	}
+	if s.Workload.Trace != nil {
+		f.traceIDs = f.prefixes.reserveTrace(s.Workload.Trace)
+	}
 }
 
 func (f *Fleet) growCaches() {
@@ -220,6 +227,8 @@ func (f *Fleet) handle(e event) {
 		f.finishRestore(e.id)
 	case evIssue:
 		f.issueOpen(e.id)
+	case evThought:
+		f.endPause(e.id)
 	case evSnapshot:
 		f.snapshot()
 	}

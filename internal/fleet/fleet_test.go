@@ -56,7 +56,7 @@ var (
 )
 
 func TestSameSeedSameResult(t *testing.T) {
-	for _, scenario := range []string{"8k-c64", "mixed-c64", "8k-bursts"} {
+	for _, scenario := range []string{"8k-c64", "mixed-c64", "8k-bursts", "heavy-tail-c64", "zipf-c64", "chat-c256"} {
 		run := func(seed uint64, step time.Duration) (Stats, []Second, string) {
 			f := start(t, scenario, threshold, seed)
 			for range 60 * time.Second / step {
@@ -98,7 +98,7 @@ func exposed(t testing.TB, f *Fleet) string {
 }
 
 func TestNothingIsLost(t *testing.T) {
-	for _, scenario := range []string{"1k-c16", "8k-c64", "mixed-c64-slow-storage", "4k-bursts"} {
+	for _, scenario := range []string{"1k-c16", "8k-c64", "mixed-c64-slow-storage", "4k-bursts", "heavy-tail-c64", "4k-poisson", "chat-c256"} {
 		for _, setting := range []Setting{loading, recompute, threshold} {
 			t.Run(scenario+" "+setting.String(), func(t *testing.T) {
 				f := start(t, scenario, setting, 3)

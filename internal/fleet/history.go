@@ -9,6 +9,9 @@ const historyRounds = 8
 // go to an engine that holds their prefix, else to one at random. It takes no
 // virtual time and leaves the storage idle.
 func (f *Fleet) replayHistory() {
+	if len(f.mix.classes) == 0 {
+		return // conversations and traces bring their own past
+	}
 	r := newRandom(f.seed, forHistory)
 	for range historyRounds * len(f.prefixes.tokens) {
 		f.replayOne(r, f.mix.draw(r))

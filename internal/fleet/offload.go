@@ -11,12 +11,16 @@ func (f *Fleet) storePrefix(r *replica, q *request) {
 	}
 }
 
-// storePrivate writes out what no other request will ask for. It passes through
-// the CPU tier without pushing prefixes out of the share that keeps them.
+// storePrivate writes out what a request added to its prefix. What no other
+// request will ask for passes through the CPU tier without pushing prefixes out
+// of the share that keeps them.
 func (f *Fleet) storePrivate(r *replica, q *request) {
 	blocks := f.blocks(q.promptTokens+q.outputTokens) - q.prefixBlocks
 	bytes := float64(blocks) * f.blockBytes
 	f.storage.write(f.now, bytes*f.profile.WriteShare)
+	if q.keptBlocks > q.prefixBlocks {
+		r.cpu.put(q.prefix, q.keptBlocks)
+	}
 	f.recordStore(r, bytes)
 }
 

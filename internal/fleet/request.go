@@ -12,6 +12,7 @@ type request struct {
 
 	promptTokens, outputTokens int32
 	prefixBlocks               int32
+	keptBlocks                 int32 // what will be part of the prefix in the end, if more
 	privateBlocks              int32 // GPU blocks the request itself has pinned
 	lookupBlocks               int32 // blocks the pending lookup asks for
 	externalBlocks             int32 // prefix found outside the GPU, from its start

@@ -29,6 +29,10 @@ var (
 		"4k-c64-cheap-prefill":   func() Scenario { return Scenario{Profile: Published().PrefillCost(1. / 3), Workload: cell(4096, 64)} },
 		"4k-bursts":              func() Scenario { return Scenario{Profile: Published(), Workload: bursts(4096, 18, 6)} },
 		"8k-bursts":              func() Scenario { return Scenario{Profile: Published(), Workload: bursts(8192, 13, 4)} },
+		"4k-poisson":             func() Scenario { return Scenario{Profile: Published(), Workload: poisson(4096, 9)} },
+		"heavy-tail-c64":         func() Scenario { return Scenario{Profile: Published(), Workload: heavyTail(64)} },
+		"zipf-c64":               func() Scenario { return Scenario{Profile: Published(), Workload: popular(4096, 64)} },
+		"chat-c256":              func() Scenario { return Scenario{Profile: Published(), Workload: chat(256)} },
 	}
 )
 
@@ -92,7 +96,9 @@ func cell(prefix, streams int) Workload {
 
 // mixed draws the four published prefix lengths equally often.
 func mixed(streams int) Workload {
-	w := publishedWorkload(PrefixClass{1024, 1}, PrefixClass{2048, 1}, PrefixClass{4096, 1}, PrefixClass{8192, 1})
+	w := publishedWorkload(
+		PrefixClass{Tokens: 1024, Weight: 1}, PrefixClass{Tokens: 2048, Weight: 1},
+		PrefixClass{Tokens: 4096, Weight: 1}, PrefixClass{Tokens: 8192, Weight: 1})
 	w.Streams = streams
 	return w
 }
@@ -102,4 +108,39 @@ func bursts(prefix int, on, off float64) Workload {
 	w := publishedWorkload(PrefixClass{Tokens: prefix, Weight: 1})
 	w.Arrivals = Arrivals{OnRate: on, OffRate: off, On: 20 * time.Second, Off: 40 * time.Second}
 	return w
+}
+
+// poisson arrives at a constant rate, below what the fleet can serve.
+func poisson(prefix int, rate float64) Workload {
+	w := publishedWorkload(PrefixClass{Tokens: prefix, Weight: 1})
+	w.Arrivals = Poisson(rate)
+	return w
+}
+
+// heavyTail has lengths from a few hundred tokens to 20,000, half of them under
+// 2048, in a corpus of about the published size.
+func heavyTail(streams int) Workload {
+	lengths := HeavyTail{Quantile: Lognormal(2048, 1.2), Classes: 16, Prefixes: 32, Block: 64, Longest: 65536}
+	w := publishedWorkload(lengths.Mix()...)
+	w.Streams = streams
+	return w
+}
+
+// popular asks for some prefixes of a corpus four times the published one far
+// more often than for others.
+func popular(prefix, streams int) Workload {
+	w := publishedWorkload(PrefixClass{Tokens: prefix, Weight: 1})
+	w.CorpusTokens *= 4
+	w.Zipf = 1
+	w.Streams = streams
+	return w
+}
+
+// chat talks about documents of 4096 tokens, with 20 s to think between turns:
+// more context than GPUs hold.
+func chat(streams int) Workload {
+	return Workload{
+		NewTokens: 256, OutputTokens: 128, Streams: streams, Think: 20 * time.Second,
+		Chat: &Chat{Turns: 8, OpeningTokens: 4096, MaxTokens: 16384},
+	}
 }

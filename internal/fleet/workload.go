@@ -6,15 +6,19 @@ import (
 	"time"
 )
 
-// Workload is what the clients ask for.
+// Workload is what the clients ask for: requests whose prefixes come from a
+// shared corpus, conversations (Chat), or the requests of a Trace.
 type Workload struct {
 	// Prefixes is the mix of prefix lengths; each request draws one.
 	Prefixes []PrefixClass
 	// CorpusTokens is the size of the corpus the prefixes are cut from, shared
-	// equally by the classes: a class holds CorpusTokens/classes/Tokens
-	// different prefixes, all equally popular. The published runs do not state
-	// it; their GPU hit shares at all four lengths agree on 2^21.
+	// equally by the classes: a class without a Count of its own holds
+	// CorpusTokens/classes/Tokens different prefixes. The published runs do not
+	// state it; their GPU hit shares at all four lengths agree on 2^21.
 	CorpusTokens int
+	// Zipf is the exponent of popularity within a class: the k-th prefix is
+	// asked for in proportion to 1/k^Zipf. 0: all equally often.
+	Zipf float64
 	// NewTokens is the number of prompt tokens after the prefix, never shared.
 	NewTokens int
 	// OutputTokens is the number of tokens generated.
@@ -22,8 +26,15 @@ type Workload struct {
 	// Streams is the number of closed-loop clients: each issues its next
 	// request when it has the last token of the previous one. 0: open loop.
 	Streams int
+	// Think is the mean of a closed-loop client's exponential pause before each
+	// request, also before its first.
+	Think time.Duration
 	// Arrivals drive the open loop.
 	Arrivals Arrivals
+	// Chat makes every stream a series of conversations; it excludes Prefixes.
+	Chat *Chat
+	// Trace is replayed; it excludes everything else.
+	Trace *Trace
 }
 
 // PrefixClass is one prefix length of a mix.
@@ -32,6 +43,8 @@ type PrefixClass struct {
 	Tokens int
 	// Weight of the class in the mix, relative to the others.
 	Weight float64
+	// Count of different prefixes; 0: as CorpusTokens says.
+	Count int
 }
 
 // Arrivals is a Poisson process that alternates between two rates.
@@ -62,19 +75,15 @@ func (a Arrivals) validate() error {
 	return nil
 }
 
+// Poisson are arrivals at a constant rate of requests per second.
+func Poisson(rate float64) Arrivals { return Arrivals{OnRate: rate, On: time.Hour} }
+
 // Validate reports what is impossible about the workload.
 func (w Workload) Validate() error {
-	var errs []error
-	if len(w.Prefixes) == 0 {
-		errs = append(errs, errors.New("prefixes: at least one class is needed"))
+	if w.Trace != nil {
+		return w.validateTrace()
 	}
-	for _, c := range w.Prefixes {
-		if c.Tokens <= 0 || !(c.Weight > 0) {
-			errs = append(errs, fmt.Errorf("prefix class of %d tokens, weight %v: both must be positive", c.Tokens, c.Weight))
-		} else if w.classSize(c) < 1 {
-			errs = append(errs, fmt.Errorf("corpus of %d tokens: too small for a prefix of %d", w.CorpusTokens, c.Tokens))
-		}
-	}
+	errs := []error{w.validatePrefixes()}
 	if w.NewTokens <= 0 {
 		errs = append(errs, fmt.Errorf("new tokens: %d must be positive", w.NewTokens))
 	}
@@ -84,13 +93,74 @@ func (w Workload) Validate() error {
 	if w.Streams < 0 {
 		errs = append(errs, fmt.Errorf("streams: %d must not be negative", w.Streams))
 	}
+	if w.Think < 0 {
+		errs = append(errs, fmt.Errorf("think time: %v must not be negative", w.Think))
+	}
 	if w.Streams == 0 {
 		errs = append(errs, w.Arrivals.validate())
 	}
 	return errors.Join(errs...)
 }
 
+func (w Workload) validatePrefixes() error {
+	if w.Chat != nil {
+		return w.validateChat()
+	}
+	var errs []error
+	if len(w.Prefixes) == 0 {
+		errs = append(errs, errors.New("prefixes: at least one class is needed"))
+	}
+	for _, c := range w.Prefixes {
+		if c.Tokens <= 0 || !(c.Weight > 0) {
+			errs = append(errs, fmt.Errorf("prefix class of %d tokens, weight %v: both must be positive", c.Tokens, c.Weight))
+		} else if n := w.classSize(c); n < 1 || n > maxPrefixes {
+			errs = append(errs, fmt.Errorf("corpus of %d tokens: too small for a prefix of %d, or more than %d prefixes", w.CorpusTokens, c.Tokens, maxPrefixes))
+		}
+	}
+	if !(w.Zipf >= 0 && w.Zipf <= maxZipf) {
+		errs = append(errs, fmt.Errorf("zipf: %v must be between 0 and %v", w.Zipf, maxZipf))
+	}
+	return errors.Join(errs...)
+}
+
+// Bounds that keep tables small.
+const (
+	maxPrefixes = 1 << 22
+	maxZipf     = 10.0
+)
+
 // classSize is the number of different prefixes of a class.
 func (w Workload) classSize(c PrefixClass) int {
+	if c.Count != 0 {
+		return c.Count
+	}
 	return w.CorpusTokens / len(w.Prefixes) / c.Tokens
+}
+
+// LongestPrefix is the most tokens a request may share with others.
+func (w Workload) LongestPrefix() int {
+	longest := 0
+	switch {
+	case w.Trace != nil:
+		for _, q := range w.Trace.Requests {
+			longest = max(longest, q.PrefixTokens)
+		}
+	case w.Chat != nil:
+		longest = w.Chat.MaxTokens
+	}
+	for _, c := range w.Prefixes {
+		longest = max(longest, c.Tokens)
+	}
+	return longest
+}
+
+// longestRequest is the most tokens of context a request may need.
+func (w Workload) longestRequest() int {
+	if w.Trace != nil {
+		return w.Trace.longest()
+	}
+	if w.Chat != nil {
+		return w.Chat.MaxTokens
+	}
+	return w.LongestPrefix() + w.NewTokens + w.OutputTokens
 }
