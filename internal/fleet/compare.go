@@ -2,95 +2,166 @@ package fleet
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
-	"math"
+	"runtime"
+	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Comparison is a profile held against measurements.
 type Comparison struct {
-	Runs    []Run     `json:"runs"`
-	Fitted  FitErrors `json:"fitted"`
-	HeldOut FitErrors `json:"held_out"`
+	Runs    []Run
+	Fitted  FitErrors
+	HeldOut FitErrors
 }
 
 // Run is one measured run beside the model's.
 type Run struct {
-	Published Measurement `json:"published"`
+	Published Measurement
+	// Fitted tells that the run's report is one that parameters were fitted to.
+	Fitted bool
 	// Simulated has the means over the seeds.
-	Simulated Stats `json:"simulated"`
-}
-
-// FitErrors summarise a set of runs.
-type FitErrors struct {
-	// ThroughputError and TTFTError are geometric means of the relative error,
-	// whichever side is larger: 0.03 is 3%.
-	ThroughputError float64 `json:"throughput_geomean_error"`
-	TTFTError       float64 `json:"ttft_geomean_error"`
-	// OrderingsRight of OrderingsTotal pairs of policies in a cell of a report
-	// come out as published. Pairs of two thresholds are not counted. A
-	// published difference under 1.5% is a tie, met by one under 3%.
-	OrderingsRight int `json:"orderings_right"`
-	OrderingsTotal int `json:"orderings_total"`
+	Simulated Stats
+	// BySeed are the runs that went into Simulated, in the order of the seeds.
+	BySeed []Stats
 }
 
 // CompareOptions configure Compare.
 type CompareOptions struct {
 	Profile      Profile
 	Measurements []Measurement
+	// Fitted names the reports the profile was fitted to; nil is FittedReport.
+	// All others are held out.
+	Fitted []string
+	// Base has what all runs share: new and output tokens, and the corpus. nil
+	// is the published workload.
+	Base *Workload
 	// Seeds to average over; at least one.
 	Seeds []uint64
 	// Duration of each run; 0 is PublishedDuration.
 	Duration time.Duration
-	// Progress, if set, is told each finished run.
+	// Parallel is how many runs are simulated at a time; 0 is one a core. The
+	// result does not depend on it.
+	Parallel int
+	// Progress, if set, is told each finished run, from one goroutine at a time.
 	Progress func(done, total int)
+}
+
+func (o CompareOptions) validate() error {
+	switch {
+	case len(o.Measurements) == 0:
+		return errors.New("there are no measurements")
+	case len(o.Seeds) == 0:
+		return errors.New("at least one seed is needed")
+	case o.Duration < 0:
+		return fmt.Errorf("duration %v must not be negative", o.Duration)
+	}
+	for _, report := range o.Fitted {
+		if !slices.ContainsFunc(o.Measurements, func(m Measurement) bool { return m.Report == report }) {
+			return fmt.Errorf("report %q is not among the measurements", report)
+		}
+	}
+	return nil
+}
+
+func (o CompareOptions) fitted(report string) bool {
+	if o.Fitted == nil {
+		return report == FittedReport
+	}
+	return slices.Contains(o.Fitted, report)
 }
 
 // Compare simulates each measured run, from the warm start documented in the
 // package comment.
-func Compare(o CompareOptions) (Comparison, error) {
-	if len(o.Seeds) == 0 {
-		return Comparison{}, fmt.Errorf("compare: at least one seed is needed")
+func Compare(ctx context.Context, o CompareOptions) (Comparison, error) {
+	if err := o.validate(); err != nil {
+		return Comparison{}, fmt.Errorf("compare: %w", err)
 	}
-	known := make(map[runKey]Stats)
+	simulated, err := o.simulateAll(ctx)
+	if err != nil {
+		return Comparison{}, fmt.Errorf("compare: %w", err)
+	}
 	var c Comparison
-	for i, m := range o.Measurements {
-		key := runKey{m.PrefixTokens, m.Concurrency, m.Setting}
-		s, ok := known[key]
-		if !ok {
-			var err error
-			if s, err = o.simulate(key); err != nil {
-				return Comparison{}, fmt.Errorf("compare %d tokens, %d streams, %s: %w", m.PrefixTokens, m.Concurrency, m.Setting, err)
-			}
-			known[key] = s
-		}
-		c.Runs = append(c.Runs, Run{Published: m, Simulated: s})
-		if o.Progress != nil {
-			o.Progress(i+1, len(o.Measurements))
-		}
+	for _, m := range o.Measurements {
+		all := simulated[m.key()]
+		c.Runs = append(c.Runs, Run{Published: m, Fitted: o.fitted(m.Report), Simulated: meanStats(all), BySeed: all})
 	}
 	c.Fitted = fitErrors(c.Runs, true)
 	c.HeldOut = fitErrors(c.Runs, false)
 	return c, nil
 }
 
+// runKey is what distinguishes runs: reports repeat each other's.
 type runKey struct {
 	prefix, streams int
 	setting         Setting
 }
 
-func (o CompareOptions) simulate(k runKey) (Stats, error) {
-	scenario := Scenario{Name: "measured", Profile: o.Profile, Workload: cell(k.prefix, k.streams)}
-	var all []Stats
-	for _, seed := range o.Seeds {
-		f, err := newMeasured(scenario, k.setting, seed)
-		if err != nil {
-			return Stats{}, err
+func (m Measurement) key() runKey { return runKey{m.PrefixTokens, m.Concurrency, m.Setting} }
+
+// simulateAll runs every different setting with every seed.
+func (o CompareOptions) simulateAll(ctx context.Context) (map[runKey][]Stats, error) {
+	var keys []runKey
+	all := make(map[runKey][]Stats)
+	for _, m := range o.Measurements {
+		if _, known := all[m.key()]; !known {
+			keys = append(keys, m.key())
+			all[m.key()] = make([]Stats, len(o.Seeds))
 		}
-		f.Advance(cmp.Or(o.Duration, PublishedDuration))
-		all = append(all, f.Stats())
 	}
-	return meanStats(all), nil
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(cmp.Or(o.Parallel, runtime.GOMAXPROCS(0)))
+	finished := o.counter(len(keys) * len(o.Seeds))
+	for _, key := range keys {
+		runs := all[key]
+		for i, seed := range o.Seeds {
+			work.Go(func() (err error) {
+				if err = ctx.Err(); err != nil {
+					return err
+				}
+				if runs[i], err = o.simulate(key, seed); err != nil {
+					return fmt.Errorf("%d tokens, %d streams, %s: %w", key.prefix, key.streams, key.setting, err)
+				}
+				finished()
+				return nil
+			})
+		}
+	}
+	return all, work.Wait()
+}
+
+// counter tells the progress.
+func (o CompareOptions) counter(total int) func() {
+	var mu sync.Mutex
+	done := 0
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		done++
+		if o.Progress != nil {
+			o.Progress(done, total)
+		}
+	}
+}
+
+func (o CompareOptions) simulate(k runKey, seed uint64) (Stats, error) {
+	w := cell(k.prefix, k.streams)
+	if o.Base != nil {
+		w = *o.Base
+		w.Prefixes = []PrefixClass{{Tokens: k.prefix, Weight: 1}}
+		w.Streams = k.streams
+	}
+	f, err := newMeasured(Scenario{Name: "measured", Profile: o.Profile, Workload: w}, k.setting, seed)
+	if err != nil {
+		return Stats{}, err
+	}
+	f.Advance(cmp.Or(o.Duration, PublishedDuration))
+	return f.Stats(), nil
 }
 
 // newMeasured builds a fleet whose policy runs on the fleet's clock.
@@ -135,56 +206,3 @@ func meanStats(all []Stats) Stats {
 	m.Requests = requests / len(all)
 	return m
 }
-
-func fitErrors(runs []Run, fitted bool) FitErrors {
-	var e FitErrors
-	var throughput, ttft logError
-	for i, a := range runs {
-		if (a.Published.Report == FittedReport) != fitted {
-			continue
-		}
-		throughput.add(a.Simulated.RequestsPerSecond, a.Published.RequestsPerSecond)
-		if p := a.Published.TTFTMeanMS; p != nil {
-			ttft.add(a.Simulated.TTFTMean*1000, *p)
-		}
-		for _, b := range runs[:i] {
-			if a.comparable(b) {
-				e.OrderingsTotal++
-				if sameOrder(a, b) {
-					e.OrderingsRight++
-				}
-			}
-		}
-	}
-	e.ThroughputError, e.TTFTError = throughput.mean(), ttft.mean()
-	return e
-}
-
-func (a Run) comparable(b Run) bool {
-	p, q := a.Published, b.Published
-	return p.Report == q.Report && p.PrefixTokens == q.PrefixTokens && p.Concurrency == q.Concurrency &&
-		(p.Setting.Policy != "threshold" || q.Setting.Policy != "threshold")
-}
-
-// tieBand is the published difference below which two runs count as equal.
-const tieBand = 0.015
-
-// sameOrder compares the throughput of two runs as published and simulated.
-func sameOrder(a, b Run) bool {
-	published := a.Published.RequestsPerSecond/b.Published.RequestsPerSecond - 1
-	simulated := a.Simulated.RequestsPerSecond/b.Simulated.RequestsPerSecond - 1
-	if math.Abs(published) < tieBand {
-		return math.Abs(simulated) < 0.03
-	}
-	return published*simulated > 0
-}
-
-// logError is a geometric mean of relative errors.
-type logError struct{ sum, n float64 }
-
-func (e *logError) add(simulated, published float64) {
-	e.sum += math.Abs(math.Log(simulated / published))
-	e.n++
-}
-
-func (e *logError) mean() float64 { return math.Expm1(e.sum / e.n) }

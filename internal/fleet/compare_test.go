@@ -1,8 +1,15 @@
 package fleet
 
 import (
+	"context"
+	"errors"
+	"math"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestPublishedMatrixIsWhole(t *testing.T) {
@@ -89,7 +96,7 @@ func TestPublishedStory(t *testing.T) {
 			runs = append(runs, Measurement{PrefixTokens: c.prefix, Concurrency: c.streams, Setting: s, RequestsPerSecond: 1})
 		}
 	}
-	c, err := Compare(CompareOptions{Profile: Published(), Measurements: runs, Seeds: []uint64{11, 12, 13}})
+	c, err := Compare(t.Context(), CompareOptions{Profile: Published(), Measurements: runs, Seeds: []uint64{11, 12, 13}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,33 +122,110 @@ func TestOrderingsTolerateTies(t *testing.T) {
 		return Run{Published: Measurement{RequestsPerSecond: published}, Simulated: Stats{RequestsPerSecond: simulated}}
 	}
 	cases := []struct {
-		a, b  Run
-		right bool
+		a, b       Run
+		tie, right bool
 	}{
-		{run(10, 10), run(11, 11), true},
-		{run(10, 11), run(11, 10), false},
-		{run(10, 10), run(10.1, 9.8), true},
-		{run(10, 10), run(10.1, 10.4), false},
+		{run(10, 10), run(11, 11), false, true},
+		{run(10, 11), run(11, 10), false, false},
+		{run(10, 10), run(10.1, 9.8), true, true},
+		{run(10, 10), run(10.1, 10.4), true, false},
 	}
 	for _, c := range cases {
-		if got := sameOrder(c.a, c.b); got != c.right {
-			t.Errorf("%v and %v, %v and %v: same order %v", c.a.Published.RequestsPerSecond, c.b.Published.RequestsPerSecond, c.a.Simulated.RequestsPerSecond, c.b.Simulated.RequestsPerSecond, got)
+		o := compareOrder(c.a, c.b)
+		if o.Right != c.right || o.Tie != c.tie {
+			t.Errorf("%v and %v, %v and %v: %+v", c.a.Published.RequestsPerSecond, c.b.Published.RequestsPerSecond, c.a.Simulated.RequestsPerSecond, c.b.Simulated.RequestsPerSecond, o)
 		}
 	}
 }
 
+func TestOrderingsArePairedBySeed(t *testing.T) {
+	run := func(rates ...float64) Run {
+		r := Run{Published: Measurement{RequestsPerSecond: 1}}
+		for _, v := range rates {
+			r.BySeed = append(r.BySeed, Stats{RequestsPerSecond: v})
+		}
+		return r
+	}
+	a, b := run(10, 20), run(5, 10)
+	if o := compareOrder(a, b); o.Spread != 0 {
+		t.Errorf("spread %v of a ratio that is always two", o.Spread)
+	}
+	got := a.Spread(func(s Stats) float64 { return s.RequestsPerSecond })
+	if want := math.Sqrt(50) / 15; math.Abs(got-want) > 1e-12 {
+		t.Errorf("spread %v of 10 and 20; want %v", got, want)
+	}
+	if one := run(10).Spread(func(s Stats) float64 { return s.RequestsPerSecond }); !math.IsNaN(one) {
+		t.Errorf("spread %v of one seed", one)
+	}
+}
+
 func TestErrorsAreGeometricMeans(t *testing.T) {
-	ms := func(v float64) *float64 { return &v }
+	v := func(v float64) *float64 { return &v }
 	runs := []Run{
-		{Published: Measurement{Report: FittedReport, RequestsPerSecond: 10, TTFTMeanMS: ms(100)}, Simulated: Stats{RequestsPerSecond: 11, TTFTMean: 0.1}},
-		{Published: Measurement{Report: FittedReport, PrefixTokens: 1, RequestsPerSecond: 10}, Simulated: Stats{RequestsPerSecond: 10}},
-		{Published: Measurement{Report: "other", RequestsPerSecond: 10, TTFTMeanMS: ms(100)}, Simulated: Stats{RequestsPerSecond: 5, TTFTMean: 0.2}},
+		{
+			Fitted:    true,
+			Published: Measurement{RequestsPerSecond: 10, TTFTMeanMS: v(100), TTFTP99MS: v(9000), ExternalSharePercent: v(20)},
+			Simulated: Stats{RequestsPerSecond: 11, TTFTMean: 0.1, TTFTP99: 90, ExternalPromptShare: 0.24},
+		},
+		{
+			Fitted:    true,
+			Published: Measurement{PrefixTokens: 1, RequestsPerSecond: 10, TTFTP99MS: v(20000), ExternalSharePercent: v(20)},
+			Simulated: Stats{RequestsPerSecond: 10, TTFTP99: 10, ExternalPromptShare: 0.14},
+		},
+		{Published: Measurement{Report: "other", RequestsPerSecond: 10, TTFTMeanMS: v(100)}, Simulated: Stats{RequestsPerSecond: 5, TTFTMean: 0.2}},
 	}
-	e := fitErrors(runs, true)
-	if want := 0.0488; e.ThroughputError < want-0.0001 || e.ThroughputError > want+0.0001 || e.TTFTError != 0 {
-		t.Errorf("errors %+v; want %v and 0", e, want)
+	want := FitErrors{
+		Runs: 2, ThroughputError: math.Sqrt(1.1) - 1, ShareError: 5, ShareWorst: 6, ShareWithin: 1, ShareTotal: 2,
+		CollapseFactor: 2, CollapseTotal: 1,
 	}
-	if e := fitErrors(runs, false); e.ThroughputError < 0.99 || e.TTFTError < 0.99 {
-		t.Errorf("errors %+v; want a factor of two", e)
+	if d := cmp.Diff(want, fitErrors(runs, true), cmpopts.EquateApprox(1e-9, 0)); d != "" {
+		t.Error(d)
+	}
+	want = FitErrors{Runs: 1, ThroughputError: 1, TTFTError: 1}
+	if d := cmp.Diff(want, fitErrors(runs, false), cmpopts.EquateApprox(1e-9, 0)); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestComparisonIsTheSameOnAnyNumberOfCores(t *testing.T) {
+	o := CompareOptions{Profile: Published(), Measurements: PublishedMatrix()[:6], Seeds: []uint64{1, 2}, Duration: 20 * time.Second, Parallel: 1}
+	calls := 0
+	o.Progress = func(done, total int) {
+		if calls++; done != calls || total != 12 {
+			t.Errorf("call %d: %d of %d done", calls, done, total)
+		}
+	}
+	one, err := Compare(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Parallel, o.Progress = 4, nil
+	four, err := Compare(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(one, four, cmpopts.EquateNaNs()); d != "" || calls != 12 {
+		t.Errorf("%d calls; %s", calls, d)
+	}
+}
+
+func TestCompareRefusals(t *testing.T) {
+	runs := PublishedMatrix()[:1]
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for want, o := range map[string]CompareOptions{
+		"no measurements":   {Profile: Published(), Seeds: []uint64{1}},
+		"at least one seed": {Profile: Published(), Measurements: runs},
+		"duration -1s":      {Profile: Published(), Measurements: runs, Seeds: []uint64{1}, Duration: -time.Second},
+		`report "other"`:    {Profile: Published(), Measurements: runs, Seeds: []uint64{1}, Fitted: []string{"other"}},
+		"name: must not be": {Measurements: runs, Seeds: []uint64{1}},
+		"output tokens: 0":  {Profile: Published(), Measurements: runs, Seeds: []uint64{1}, Base: &Workload{CorpusTokens: 1 << 20, NewTokens: 1}},
+	} {
+		if _, err := Compare(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want one with %q", err, want)
+		}
+	}
+	if _, err := Compare(cancelled, CompareOptions{Profile: Published(), Measurements: runs, Seeds: []uint64{1}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v after cancellation", err)
 	}
 }

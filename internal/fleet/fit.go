@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -23,56 +24,123 @@ type FitOptions struct {
 	Seed uint64
 	// Step is the initial relative step; 0 is 0.1.
 	Step float64
-	// Progress, if set, is told after each evaluation the best loss and its
-	// profile, so that a search can be resumed from it.
-	Progress func(evaluation int, loss float64, best Profile)
+	// Done are the losses an interrupted run of the same options had found, in
+	// order. They are taken as read, and the search goes on after them exactly
+	// as it would have.
+	Done []float64
+	// Progress, if set, is told each evaluation.
+	Progress func(FitProgress)
+}
+
+// FitProgress is a look at a search.
+type FitProgress struct {
+	// Evaluation is how many were made so far, this one included.
+	Evaluation int
+	// Loss of this evaluation, Least and Best of all.
+	Loss, Least float64
+	Best        Profile
+	// Known tells that the loss is one of FitOptions.Done.
+	Known bool
+}
+
+func (o FitOptions) validate() error {
+	switch {
+	case o.Evaluations < 1:
+		return fmt.Errorf("%d evaluations; at least 1 is needed", o.Evaluations)
+	case !(o.Step >= 0 && o.Step <= 1):
+		return fmt.Errorf("step %v; want at most 1, a relative change", o.Step)
+	case slices.ContainsFunc(o.Done, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }):
+		return errors.New("a loss found earlier is no number from 0")
+	}
+	return nil
 }
 
 // Fit moves parameters, within their ranges, to where Comparison.Loss is
-// least, by a seeded CMA-ES on one core with common random numbers. It returns
-// the best profile seen and its loss.
-func Fit(o FitOptions) (Profile, float64, error) {
+// least, by a seeded CMA-ES with common random numbers. It returns the best
+// profile seen and its loss, also with an error or when ctx ends the search.
+func Fit(ctx context.Context, o FitOptions) (Profile, float64, error) {
+	if err := o.validate(); err != nil {
+		return o.Compare.Profile, math.Inf(1), fmt.Errorf("fit: %w", err)
+	}
 	space, err := newFitSpace(o.Compare.Profile, o.Free)
 	if err != nil {
-		return Profile{}, 0, fmt.Errorf("fit: %w", err)
-	}
-	if o.Evaluations < 1 {
-		return Profile{}, 0, fmt.Errorf("fit: %d evaluations; at least 1 is needed", o.Evaluations)
+		return o.Compare.Profile, math.Inf(1), fmt.Errorf("fit: %w", err)
 	}
 	if o.Step == 0 {
 		o.Step = 0.1
 	}
-	best, least, n := o.Compare.Profile, math.Inf(1), 0
-	evaluate := func(x []float64) float64 {
-		p, outside := space.profile(x)
-		compare := o.Compare
-		compare.Profile = p
-		c, failed := Compare(compare)
-		if failed != nil {
-			err = failed
-			return math.Inf(1)
-		}
-		loss := c.Loss()
-		if n++; loss < least {
-			best, least = p, loss
-		}
-		if o.Progress != nil {
-			o.Progress(n, least, best)
-		}
-		return loss + outside
-	}
-	origin := space.origin()
-	evaluate(origin)
-	if err != nil || o.Evaluations == 1 {
-		return best, least, err
+	s := search{ctx: ctx, options: o, space: space, best: o.Compare.Profile, least: math.Inf(1)}
+	s.evaluate(space.origin())
+	if status, _ := s.status(); status != optimize.NotTerminated {
+		return s.best, s.least, s.err
 	}
 	_, stopped := optimize.Minimize(
-		optimize.Problem{Func: evaluate},
-		origin,
-		&optimize.Settings{FuncEvaluations: o.Evaluations, Concurrent: 1, Converger: optimize.NeverTerminate{}},
+		optimize.Problem{Func: s.evaluate, Status: s.status},
+		space.origin(),
+		&optimize.Settings{Concurrent: 1, Converger: optimize.NeverTerminate{}},
 		&optimize.CmaEsChol{InitStepSize: o.Step, Src: rand.NewPCG(o.Seed, 1), StopLogDet: math.NaN()},
 	)
-	return best, least, errors.Join(err, stopped)
+	if s.err == nil {
+		s.err = stopped
+	}
+	return s.best, s.least, s.err
+}
+
+// search is a fit under way.
+type search struct {
+	ctx     context.Context
+	options FitOptions
+	space   fitSpace
+
+	n     int
+	best  Profile
+	least float64
+	err   error
+}
+
+// status ends the search on an error or when all evaluations are made.
+func (s *search) status() (optimize.Status, error) {
+	switch {
+	case s.err != nil:
+		return optimize.Failure, s.err
+	case s.n >= s.options.Evaluations:
+		return optimize.FunctionEvaluationLimit, nil
+	}
+	return optimize.NotTerminated, nil
+}
+
+// evaluate is the loss at x, with a penalty outside the ranges.
+func (s *search) evaluate(x []float64) float64 {
+	if status, _ := s.status(); status != optimize.NotTerminated {
+		return math.Inf(1)
+	}
+	p, outside := s.space.profile(x)
+	known := s.n < len(s.options.Done)
+	loss, err := s.loss(p, known)
+	if err != nil {
+		s.err = err
+		return math.Inf(1)
+	}
+	if s.n++; loss < s.least {
+		s.best, s.least = p, loss
+	}
+	if s.options.Progress != nil {
+		s.options.Progress(FitProgress{Evaluation: s.n, Loss: loss, Least: s.least, Best: s.best, Known: known})
+	}
+	return loss + outside
+}
+
+func (s *search) loss(p Profile, known bool) (float64, error) {
+	if known {
+		return s.options.Done[s.n], nil
+	}
+	compare := s.options.Compare
+	compare.Profile = p
+	c, err := Compare(s.ctx, compare)
+	if err != nil {
+		return 0, err
+	}
+	return c.Loss(), nil
 }
 
 // fitSpace maps free parameters to coordinates in which a step of 0.1 is about

@@ -39,10 +39,10 @@ func (r Run) loss() float64 {
 		sum += 0.2 * robust(logRatio(s.TTFTP99*1000, *p.TTFTP99MS)/tailTolerance)
 	}
 	if p.ExternalSharePercent != nil {
-		sum += 0.5 * robust((s.ExternalPromptShare-*p.ExternalSharePercent/100)/shareTolerance)
+		sum += 0.5 * robust(difference(s.ExternalPromptShare, *p.ExternalSharePercent/100)/shareTolerance)
 	}
 	if m := p.Mechanism; m != nil {
-		sum += 0.2 * robust((s.GPUHitShare-m.GPUHitSharePercent/100)/shareTolerance)
+		sum += 0.2 * robust(difference(s.GPUHitShare, m.GPUHitSharePercent/100)/shareTolerance)
 		sum += 0.2 * robust((s.NVMeReadGiBps-m.ReadGiBps)/readTolerance)
 		sum += 0.1 * robust(logRatio(s.NVMeWriteGiBps, m.WriteGiBps)/ttftTolerance)
 		sum += 0.2 * robust(logRatio(s.LookupMean, m.LookupMean)/tailTolerance)
@@ -66,6 +66,14 @@ func logRatio(simulated, published float64) float64 {
 		return -10
 	}
 	return math.Log(simulated / published)
+}
+
+// difference of two shares; a run that finished nothing is far off.
+func difference(simulated, published float64) float64 {
+	if math.IsNaN(simulated) {
+		return 1
+	}
+	return simulated - published
 }
 
 // robust is quadratic near 0 and linear far away (pseudo-Huber).
