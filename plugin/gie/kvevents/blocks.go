@@ -31,11 +31,11 @@ type blocks struct {
 	byContent map[uint64]int32
 	// gone are blocks that no tier holds. They are kept while there is room: a
 	// tier below often reports a block when the GPU has dropped it.
-	held, gone list
+	held, gone recency
 }
 
-// list orders slots, the most recently used first.
-type list struct {
+// recency orders slots, the most recently used first.
+type recency struct {
 	front, back int32
 	len         int
 }
@@ -45,8 +45,8 @@ func newBlocks(limit int) *blocks {
 		max:       limit,
 		byEngine:  map[uint64]int32{},
 		byContent: map[uint64]int32{},
-		held:      list{front: none, back: none},
-		gone:      list{front: none, back: none},
+		held:      recency{front: none, back: none},
+		gone:      recency{front: none, back: none},
 	}
 }
 
@@ -143,14 +143,14 @@ func (b *blocks) use(slot int32) {
 	b.push(l, slot)
 }
 
-func (b *blocks) listOf(slot int32) *list {
+func (b *blocks) listOf(slot int32) *recency {
 	if b.slots[slot].held != 0 {
 		return &b.held
 	}
 	return &b.gone
 }
 
-func (b *blocks) push(l *list, slot int32) {
+func (b *blocks) push(l *recency, slot int32) {
 	pushed := &b.slots[slot]
 	pushed.prev, pushed.next = none, l.front
 	if l.front == none {
@@ -162,7 +162,7 @@ func (b *blocks) push(l *list, slot int32) {
 	l.len++
 }
 
-func (b *blocks) unlink(l *list, slot int32) {
+func (b *blocks) unlink(l *recency, slot int32) {
 	prev, next := b.slots[slot].prev, b.slots[slot].next
 	if prev == none {
 		l.front = next

@@ -3,7 +3,6 @@ package kvevents
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ const tierGPU = "gpu"
 
 // index is what one endpoint holds, by tier.
 type index struct {
+	config  *Config
 	hash    hasher
 	metrics *metrics
 
@@ -29,11 +29,8 @@ type index struct {
 	blocks *blocks
 	// blockSize in tokens; 0 until the first stored block tells.
 	blockSize int
-	// chunk is the number of blocks that an event without tokens stands for; 0
-	// if that is what the event's own block size says.
-	chunk int
-	group int // of the attention over the whole prefix; -1 until told
-	tiers []tier
+	group     int // of the attention over the whole prefix; -1 until told
+	tiers     []tier
 	// adapters whose blocks have been seen.
 	adapters map[string]struct{}
 	// salted says that the engine names extra keys, such as a cache salt.
@@ -50,8 +47,8 @@ type tier struct {
 }
 
 func newIndex(h hasher, c *Config, m *metrics) *index {
-	x := &index{hash: h, metrics: m, blockSize: c.BlockSize, chunk: c.OffloadChunkBlocks, adapters: map[string]struct{}{}}
-	x.clear(c.MaxBlocks)
+	x := &index{config: c, hash: h, metrics: m}
+	x.clear()
 	return x
 }
 
@@ -59,11 +56,12 @@ func newIndex(h hasher, c *Config, m *metrics) *index {
 func (x *index) reset() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.clear(x.blocks.max)
+	x.clear()
 }
 
-func (x *index) clear(limit int) {
-	x.blocks, x.group, x.tiers = newBlocks(limit), -1, nil
+func (x *index) clear() {
+	x.blocks, x.blockSize, x.group = newBlocks(x.config.MaxBlocks), x.config.BlockSize, -1
+	x.tiers, x.adapters, x.salted = nil, map[string]struct{}{}, false
 }
 
 func (x *index) len() int {
@@ -85,7 +83,7 @@ func (x *index) apply(e *event) error {
 		return x.remove(e)
 	case allBlocksCleared:
 		x.metrics.cleared.Inc()
-		x.clear(x.blocks.max)
+		x.clear()
 	default:
 		x.metrics.skip(skipUnknownEvent)
 	}
@@ -253,7 +251,7 @@ func (x *index) readExtra(b, adapter []byte) ([]byte, error) {
 // manager knows no tokens. Such a block, or a chunk that ends with it, has to be
 // known from the GPU.
 func (x *index) place(e *event, tier int) error {
-	chunk := x.chunk
+	chunk := x.config.OffloadChunkBlocks
 	if chunk == 0 {
 		chunk = 1
 		if x.blockSize > 0 && e.blockSize%x.blockSize == 0 {
@@ -371,5 +369,3 @@ func orEmpty(b []byte) []byte {
 	}
 	return b
 }
-
-var errClosed = errors.New("closed")

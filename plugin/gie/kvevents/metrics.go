@@ -85,7 +85,6 @@ type metrics struct {
 	stored, removed, cleared, evicted prometheus.Counter
 	connects, replays, failedReplays  prometheus.Counter
 	tokenizerHits, tokenizerCalls     prometheus.Counter
-	endpoints, connected, blocks      prometheus.GaugeFunc
 	all                               []prometheus.Collector
 }
 
