@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"embed"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,10 +35,12 @@ type Measurement struct {
 	Concurrency  int
 	Setting      Setting
 
-	RequestsPerSecond      float64
-	TTFTMeanMS, TTFTP99MS  *float64
-	ITLMeanMS, WaitingMean *float64
-	ExternalSharePercent   *float64
+	RequestsPerSecond     float64
+	OutputTokensPerSecond *float64
+	TTFTMeanMS, TTFTP99MS *float64
+	ITLMeanMS, ITLP99MS   *float64
+	WaitingMean           *float64
+	ExternalSharePercent  *float64
 
 	// Mechanism is what was measured inside, for runs that have it.
 	Mechanism *Mechanism
@@ -80,8 +84,13 @@ func published(name string) io.Reader {
 	return bytes.NewReader(b)
 }
 
-// ReadMeasurements reads the published CSV format: the header above, one run a
-// line, empty fields for what was not measured.
+// ReadMeasurements reads the published CSV format: the header
+//
+//	report,prefix_tokens,concurrency,policy,min_external_reusable_tokens,max_waiting_requests,requests_per_s,output_tokens_per_s,ttft_mean_ms,ttft_p99_ms,itl_mean_ms,itl_p99_ms,waiting_mean,external_prompt_share_pct
+//
+// and one closed-loop run a line, with empty fields for what was not measured.
+// Policy is load, recompute or threshold; the two columns after it belong to
+// threshold, where 0 waiting requests is no gate. Errors name the line.
 func ReadMeasurements(r io.Reader) ([]Measurement, error) {
 	in := csv.NewReader(r)
 	header, err := in.Read()
@@ -125,9 +134,60 @@ func parseMeasurement(fields []string) (Measurement, error) {
 		f.fail(fmt.Errorf("policy %q; allowed: load, recompute, threshold", fields[3]))
 	}
 	m.RequestsPerSecond = f.must(6)
-	m.TTFTMeanMS, m.TTFTP99MS, m.ITLMeanMS = f.number(8), f.number(9), f.number(10)
+	m.OutputTokensPerSecond = f.number(7)
+	m.TTFTMeanMS, m.TTFTP99MS = f.number(8), f.number(9)
+	m.ITLMeanMS, m.ITLP99MS = f.number(10), f.number(11)
 	m.WaitingMean, m.ExternalSharePercent = f.number(12), f.number(13)
+	if f.err == nil {
+		f.fail(m.check())
+	}
 	return m, f.err
+}
+
+// check refuses what cannot have been measured.
+func (m Measurement) check() error {
+	switch {
+	case m.Report == "":
+		return errors.New("report is empty; name the series of measurements")
+	case m.PrefixTokens < 1 || m.PrefixTokens > maxTraceTokens:
+		return fmt.Errorf("prefix_tokens %d: want 1 to %d", m.PrefixTokens, maxTraceTokens)
+	case m.Concurrency < 1 || m.Concurrency > maxStreams:
+		return fmt.Errorf("concurrency %d: want 1 to %d streams", m.Concurrency, maxStreams)
+	case m.Setting.Policy == "threshold" && m.Setting.MinTokens < 1:
+		return fmt.Errorf("min_external_reusable_tokens %d: want at least 1", m.Setting.MinTokens)
+	case !(m.RequestsPerSecond > 0) || math.IsInf(m.RequestsPerSecond, 0):
+		return fmt.Errorf("requests_per_s %v: want a positive number", m.RequestsPerSecond)
+	}
+	return nil
+}
+
+// WriteMeasurements writes the format that ReadMeasurements reads.
+func WriteMeasurements(w io.Writer, all []Measurement) error {
+	out := csv.NewWriter(w)
+	_ = out.Write(matrixColumns) // the writer keeps its first error
+	for _, m := range all {
+		tokens, waiting := "", ""
+		if m.Setting.Policy == "threshold" {
+			tokens, waiting = strconv.Itoa(m.Setting.MinTokens), strconv.Itoa(m.Setting.MaxWaiting)
+		}
+		_ = out.Write([]string{
+			m.Report, strconv.Itoa(m.PrefixTokens), strconv.Itoa(m.Concurrency), m.Setting.Policy, tokens, waiting,
+			field(&m.RequestsPerSecond), field(m.OutputTokensPerSecond), field(m.TTFTMeanMS), field(m.TTFTP99MS),
+			field(m.ITLMeanMS), field(m.ITLP99MS), field(m.WaitingMean), field(m.ExternalSharePercent),
+		})
+	}
+	out.Flush()
+	if err := out.Error(); err != nil {
+		return fmt.Errorf("write measurements: %w", err)
+	}
+	return nil
+}
+
+func field(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*v, 'f', -1, 64)
 }
 
 // fieldReader parses fields and keeps the first error.
@@ -155,7 +215,7 @@ func (f *fieldReader) number(i int) *float64 {
 		return nil
 	}
 	v, err := strconv.ParseFloat(f.fields[i], 64)
-	if err != nil || !(v >= 0) {
+	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
 		f.fail(fmt.Errorf("%s %q is not a number from 0", f.columns[i], f.fields[i]))
 		return nil
 	}

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kvtuner/kvtuner/plugin"
@@ -22,6 +24,21 @@ func (s Setting) String() string {
 		return s.Policy
 	}
 	return fmt.Sprintf("%d+%d", s.MinTokens, s.MaxWaiting)
+}
+
+// ParseSetting reads what String writes: load, recompute, or
+// <tokens>+<waiting>.
+func ParseSetting(text string) (Setting, error) {
+	if text == "load" || text == "recompute" {
+		return Setting{Policy: text}, nil
+	}
+	tokens, waiting, ok := strings.Cut(text, "+")
+	t, err := strconv.Atoi(tokens)
+	w, errWaiting := strconv.Atoi(waiting)
+	if !ok || err != nil || errWaiting != nil || t < 1 || w < 0 {
+		return Setting{}, fmt.Errorf("policy %q; allowed: load, recompute, or <tokens>+<waiting> such as 1024+8", text)
+	}
+	return Setting{Policy: "threshold", MinTokens: t, MaxWaiting: w}, nil
 }
 
 // Build returns the policy on a clock: the plugin itself without probes, or,
