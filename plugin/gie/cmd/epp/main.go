@@ -1,6 +1,6 @@
 // Command epp is the Endpoint Picker of gateway-api-inference-extension with
-// the plugin "selective-kv-policy" built in. It takes the flags and the
-// EndpointPickerConfig of the stock one.
+// the plugins "selective-kv-policy" and "kv-events-producer" built in. It takes
+// the flags and the EndpointPickerConfig of the stock one.
 package main
 
 import (
@@ -11,10 +11,12 @@ import (
 	"sigs.k8s.io/gateway-api-inference-extension/pkg/epp/framework/interface/plugin"
 
 	"github.com/kvtuner/kvtuner/plugin/gie"
+	"github.com/kvtuner/kvtuner/plugin/gie/kvevents"
 )
 
 func main() {
 	plugin.Register(gie.PluginType, gie.Factory)
+	plugin.Register(kvevents.Type, kvevents.Factory)
 	if err := runner.NewRunner().WithExecutableName("kvtuner EPP").Run(ctrl.SetupSignalHandler()); err != nil {
 		os.Exit(1)
 	}
