@@ -36,7 +36,8 @@ type curves struct {
 type bucketCost struct {
 	reusable float64 // lower edge, tokens
 	tokens   float64 // mean reusable tokens
-	requests float64 // decayed count, both actions
+	requests float64 // both actions
+	stopped  float64 // of those, recomputed
 	// restore and recompute are seconds a request, stderr that of their
 	// difference; known tells whether restores were seen.
 	restore, recompute, stderr float64
@@ -120,6 +121,9 @@ func countBuckets(log []evidence, c curves) []bucketCost {
 			}
 			sums[p.Reusable].requests += p.Started
 			sums[p.Reusable].tokens += p.ReusableTokens
+			if !p.Load {
+				sums[p.Reusable].stopped += p.Started
+			}
 		}
 	}
 	var out []bucketCost
@@ -273,6 +277,26 @@ func (c curves) predict(from, to store.Tokens) prediction {
 	}
 	p.stderr = math.Sqrt(variance)
 	return p
+}
+
+// predictGate is the gain of restoring all that the queue gate stops under the
+// token minimum.
+func (c curves) predictGate(minimum store.Tokens) prediction {
+	p := prediction{changes: true}
+	variance := 0.0
+	for _, b := range c.buckets {
+		if b.known && loads(minimum, b.reusable) {
+			p.gain += b.stopped * (b.recompute - b.restore) / c.spent
+			variance += math.Pow(b.stopped*b.stderr/c.spent, 2)
+		}
+	}
+	p.stderr = math.Sqrt(variance)
+	return p
+}
+
+// part of a predicted gain: half of it, give or take a quarter.
+func (p prediction) part() prediction {
+	return prediction{gain: p.gain / 2, stderr: math.Hypot(p.stderr/2, p.gain/4), changes: true}
 }
 
 // record of the curves for a decision.

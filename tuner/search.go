@@ -81,47 +81,107 @@ func (s searcher) propose(c *climber, v view) (proposal, bool) {
 	return proposal{}, false
 }
 
+// fromCurves proposes what the cost curves predict to gain, surely.
 func (s searcher) fromCurves(c *climber, v view) (proposal, bool) {
 	if v.model == nil {
 		return proposal{}, false
 	}
-	type scored struct {
-		params store.Params
-		dir    direction
-		prediction
-	}
-	var all []scored
-	for by := -s.settings.Search.MaxStep; by <= s.settings.Search.MaxStep; by++ {
-		d := direction{Dim: tokenMinimum, By: by}
-		p, ok := s.ladder.walk(v.incumbent, d)
-		if !ok || c.failedRecently(p, v.now) {
-			continue
-		}
-		e := v.model.predict(v.incumbent.MinExternalReusableTokens, p.MinExternalReusableTokens)
-		if e.gain-e.stderr >= s.settings.Trial.MinEffect {
-			all = append(all, scored{p, d, e})
-		}
+	all := s.scored(c, v)
+	if p, ok := s.loosenGate(c, v); ok {
+		return p, true
 	}
 	if len(all) == 0 {
 		return proposal{}, false
 	}
-	sort.SliceStable(all, func(i, j int) bool { return all[i].gain > all[j].gain })
 	best := all[0]
 	// A nearer one with much of the gain goes first: restores slow each other, so
 	// that after the first step the curves are not the same.
 	for _, a := range all {
-		if a.gain >= nearer*best.gain && abs(a.dir.By) < abs(best.dir.By) {
+		if a.gain >= nearer*best.gain && abs(a.direction.By) < abs(best.direction.By) {
 			best = a
 		}
 	}
-	out := proposal{params: best.params, origin: fromModel, direction: best.dir, prior: best.prior(),
-		why: fmt.Sprintf("the cost curves predict %.1f%% (± %.1f) less end-to-end time", 100*best.gain, 100*best.stderr)}
+	out := best.proposal(fmt.Sprintf("the cost curves predict %.1f%% (± %.1f) less end-to-end time", 100*best.gain, 100*best.stderr))
 	for _, a := range all {
-		if a.params != best.params {
+		if a.params != out.params {
 			out.alternatives = append(out.alternatives, store.Alternative{Params: a.params, Why: fmt.Sprintf("predicted gain %.1f%% (± %.1f)", 100*a.gain, 100*a.stderr)})
 		}
 	}
 	return out, true
+}
+
+// scored is a candidate with its prediction.
+type scored struct {
+	params    store.Params
+	direction direction
+	prediction
+}
+
+func (c scored) proposal(why string) proposal {
+	return proposal{params: c.params, origin: fromModel, direction: c.direction, prior: c.prior(), why: why}
+}
+
+// scored lists the token minimums within reach that promise enough, the best
+// first.
+func (s searcher) scored(c *climber, v view) []scored {
+	var all []scored
+	for by := -s.settings.Search.MaxStep; by <= s.settings.Search.MaxStep; by++ {
+		d := direction{Dim: tokenMinimum, By: by}
+		p, ok := s.ladder.walk(v.incumbent, d)
+		if !ok {
+			continue
+		}
+		e := v.model.predict(v.incumbent.MinExternalReusableTokens, p.MinExternalReusableTokens)
+		if by < 0 && v.dry() {
+			p = s.cautious(p)
+		}
+		if e.gain-e.stderr >= s.settings.Trial.MinEffect && !c.failedRecently(p, v.now) {
+			all = append(all, scored{p, d, e})
+		}
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].gain > all[j].gain })
+	return all
+}
+
+// loosenGate proposes to let through what the gate stops, if the curves say that
+// restoring it would pay.
+func (s searcher) loosenGate(c *climber, v view) (proposal, bool) {
+	d := direction{Dim: queueLimit, By: s.settings.Search.Step}
+	p, ok := s.ladder.walk(v.incumbent, d)
+	if !ok || c.failedRecently(p, v.now) {
+		return proposal{}, false
+	}
+	e := v.model.predictGate(v.incumbent.MinExternalReusableTokens)
+	if e.gain-e.stderr < s.settings.Trial.MinEffect {
+		return proposal{}, false
+	}
+	return scored{p, d, e.part()}.proposal(fmt.Sprintf(
+		"the gate stops requests whose restore would pay: %.1f%% (± %.1f) of the end-to-end time", 100*e.gain, 100*e.stderr)), true
+}
+
+// dryShare is the share of decisions below which nothing but probes is restored.
+const dryShare = 0.02
+
+// dry tells that nothing but probes is restored: what a restore costs is known
+// only for a storage at rest.
+func (v view) dry() bool {
+	decisions := v.recent.Plugin.Loads + v.recent.Plugin.Recomputes
+	return decisions > 0 && v.recent.Plugin.Loads/decisions < dryShare
+}
+
+// cautiousLimit is the queue limit under which restores are let in again.
+const cautiousLimit = 2
+
+// cautious lets restores in again only while hardly anything waits, so that the
+// storage that drowned in them does not at once drown again. If the gate then
+// stops what would pay, loosenGate says so.
+func (s searcher) cautious(p store.Params) store.Params {
+	if store.CompareWaiting(p.MaxWaitingRequests, cautiousLimit) <= 0 {
+		return p
+	}
+	p.MaxWaitingRequests = cautiousLimit
+	p, _ = s.settings.Bounds.Clamp(p)
+	return p
 }
 
 // nearer is the share of the best predicted gain that a smaller step must have.
