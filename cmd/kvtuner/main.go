@@ -62,6 +62,7 @@ of recomputing a prefix. "kvtuner run" is the daemon; "status", "history" and
 		newExplainCommand(),
 		newDemoCommand(),
 		newBenchCommand(),
+		newCalibrateCommand(),
 		newVersionCommand(),
 	)
 	return root

@@ -52,7 +52,8 @@ type CompareOptions struct {
 	Progress func(done, total int)
 }
 
-func (o CompareOptions) validate() error {
+// Validate names what is wrong, and for which measurement.
+func (o CompareOptions) Validate() error {
 	switch {
 	case len(o.Measurements) == 0:
 		return errors.New("there are no measurements")
@@ -64,6 +65,11 @@ func (o CompareOptions) validate() error {
 	for _, report := range o.Fitted {
 		if !slices.ContainsFunc(o.Measurements, func(m Measurement) bool { return m.Report == report }) {
 			return fmt.Errorf("report %q is not among the measurements", report)
+		}
+	}
+	for i, m := range o.Measurements {
+		if err := errors.Join(m.check(), o.scenario(m.key()).validate()); err != nil {
+			return fmt.Errorf("measurement %d: %d tokens, %d streams, %s: %w", i+1, m.PrefixTokens, m.Concurrency, m.Setting, err)
 		}
 	}
 	return nil
@@ -79,7 +85,7 @@ func (o CompareOptions) fitted(report string) bool {
 // Compare simulates each measured run, from the warm start documented in the
 // package comment.
 func Compare(ctx context.Context, o CompareOptions) (Comparison, error) {
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return Comparison{}, fmt.Errorf("compare: %w", err)
 	}
 	simulated, err := o.simulateAll(ctx)
@@ -149,14 +155,19 @@ func (o CompareOptions) counter(total int) func() {
 	}
 }
 
-func (o CompareOptions) simulate(k runKey, seed uint64) (Stats, error) {
+// scenario of a measured run.
+func (o CompareOptions) scenario(k runKey) Scenario {
 	w := cell(k.prefix, k.streams)
 	if o.Base != nil {
 		w = *o.Base
 		w.Prefixes = []PrefixClass{{Tokens: k.prefix, Weight: 1}}
 		w.Streams = k.streams
 	}
-	f, err := newMeasured(Scenario{Name: "measured", Profile: o.Profile, Workload: w}, k.setting, seed)
+	return Scenario{Name: "measured", Profile: o.Profile, Workload: w}
+}
+
+func (o CompareOptions) simulate(k runKey, seed uint64) (Stats, error) {
+	f, err := newMeasured(o.scenario(k), k.setting, seed)
 	if err != nil {
 		return Stats{}, err
 	}

@@ -93,7 +93,7 @@ func TestPublishedStory(t *testing.T) {
 	var runs []Measurement
 	for _, c := range seedCells {
 		for _, s := range []Setting{loading, recompute, threshold} {
-			runs = append(runs, Measurement{PrefixTokens: c.prefix, Concurrency: c.streams, Setting: s, RequestsPerSecond: 1})
+			runs = append(runs, Measurement{Report: "story", PrefixTokens: c.prefix, Concurrency: c.streams, Setting: s, RequestsPerSecond: 1})
 		}
 	}
 	c, err := Compare(t.Context(), CompareOptions{Profile: Published(), Measurements: runs, Seeds: []uint64{11, 12, 13}})

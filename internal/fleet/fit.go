@@ -25,8 +25,8 @@ type FitOptions struct {
 	// Step is the initial relative step; 0 is 0.1.
 	Step float64
 	// Done are the losses an interrupted run of the same options had found, in
-	// order. They are taken as read, and the search goes on after them exactly
-	// as it would have.
+	// order. All but the first, which is checked, are taken as read, and the
+	// search goes on after them exactly as it would have.
 	Done []float64
 	// Progress, if set, is told each evaluation.
 	Progress func(FitProgress)
@@ -60,6 +60,9 @@ func (o FitOptions) validate() error {
 // profile seen and its loss, also with an error or when ctx ends the search.
 func Fit(ctx context.Context, o FitOptions) (Profile, float64, error) {
 	if err := o.validate(); err != nil {
+		return o.Compare.Profile, math.Inf(1), fmt.Errorf("fit: %w", err)
+	}
+	if err := o.Compare.Validate(); err != nil {
 		return o.Compare.Profile, math.Inf(1), fmt.Errorf("fit: %w", err)
 	}
 	space, err := newFitSpace(o.Compare.Profile, o.Free)
@@ -130,8 +133,12 @@ func (s *search) evaluate(x []float64) float64 {
 	return loss + outside
 }
 
+// ErrOtherSearch refuses losses that were not found with these options and this
+// model.
+var ErrOtherSearch = errors.New("the losses found earlier are of another search")
+
 func (s *search) loss(p Profile, known bool) (float64, error) {
-	if known {
+	if known && s.n > 0 {
 		return s.options.Done[s.n], nil
 	}
 	compare := s.options.Compare
@@ -140,7 +147,10 @@ func (s *search) loss(p Profile, known bool) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return c.Loss(), nil
+	if loss := c.Loss(); !known || loss == s.options.Done[0] {
+		return loss, nil
+	}
+	return 0, fmt.Errorf("fit: %w: the base profile has a loss of %v here, %v there", ErrOtherSearch, c.Loss(), s.options.Done[0])
 }
 
 // fitSpace maps free parameters to coordinates in which a step of 0.1 is about

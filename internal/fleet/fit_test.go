@@ -18,7 +18,7 @@ func fitProblem(t *testing.T) (FitOptions, Profile) {
 	truth.StepBase *= 1.4
 	o := CompareOptions{
 		Profile:      truth,
-		Measurements: []Measurement{{PrefixTokens: 1024, Concurrency: 16, Setting: recompute, RequestsPerSecond: 1}},
+		Measurements: []Measurement{{Report: "self", PrefixTokens: 1024, Concurrency: 16, Setting: recompute, RequestsPerSecond: 1}},
 		Seeds:        []uint64{1},
 		Duration:     30 * time.Second,
 	}
@@ -113,11 +113,12 @@ func TestFitStaysInRange(t *testing.T) {
 
 func TestFitRefusals(t *testing.T) {
 	for want, spoil := range map[string]func(*FitOptions){
-		"unknown or repeated": func(o *FitOptions) { o.Free = []string{"turbo"} },
-		"0 evaluations":       func(o *FitOptions) { o.Evaluations = 0 },
-		"at least one seed":   func(o *FitOptions) { o.Compare.Seeds = nil },
-		"step 2":              func(o *FitOptions) { o.Step = 2 },
-		"no number":           func(o *FitOptions) { o.Done = []float64{math.NaN()} },
+		"unknown or repeated":  func(o *FitOptions) { o.Free = []string{"turbo"} },
+		"0 evaluations":        func(o *FitOptions) { o.Evaluations = 0 },
+		"at least one seed":    func(o *FitOptions) { o.Compare.Seeds = nil },
+		"step 2":               func(o *FitOptions) { o.Step = 2 },
+		"no number":            func(o *FitOptions) { o.Done = []float64{math.NaN()} },
+		ErrOtherSearch.Error(): func(o *FitOptions) { o.Done = []float64{123} },
 	} {
 		o, _ := fitProblem(t)
 		spoil(&o)

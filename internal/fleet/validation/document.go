@@ -1,0 +1,134 @@
+package validation
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/template"
+
+	"github.com/kvtuner/kvtuner/internal/fleet"
+)
+
+//go:embed fleet-model.md.tmpl
+var documentText string
+
+var document = template.Must(template.New("fleet-model.md").Funcs(template.FuncMap{
+	"first":      func(s []uint64) uint64 { return s[0] },
+	"last":       func(s []uint64) uint64 { return s[len(s)-1] },
+	"pct":        func(v float64) string { return fmt.Sprintf("%.1f%%", 100*v) },
+	"signed":     func(v float64) string { return fmt.Sprintf("%+.1f%%", 100*v) },
+	"percent":    func(v *float64) string { return percent(v, 1) },
+	"both":       both,
+	"cell":       cell,
+	"share":      shareError,
+	"collapse":   collapse,
+	"verdict":    verdict,
+	"parameters": Parameters,
+}).Parse(documentText))
+
+// WriteDocument writes docs/fleet-model.md, which says that it was made by
+// command. It needs fitted and held-out runs.
+func (c Check) WriteDocument(w io.Writer, command string) error {
+	fitted, held := c.part(true), c.part(false)
+	var b bytes.Buffer
+	err := document.Execute(&b, struct {
+		Check
+		Command         string
+		Fitted, HeldOut part
+		Misfits         []misfit
+	}{c, command, fitted, held, append(misfits(fitted.Rows), misfits(held.Rows)...)})
+	if err != nil {
+		return fmt.Errorf("render the document: %w", err)
+	}
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+func cell(prefix, streams int) string {
+	if prefix%1024 == 0 {
+		return fmt.Sprintf("%dK/C%d", prefix/1024, streams)
+	}
+	return fmt.Sprintf("%d/C%d", prefix, streams)
+}
+
+func shareError(p part) string {
+	if p.ShareTotal == 0 {
+		return "not measured"
+	}
+	return fmt.Sprintf("%.1f points, worst %.1f", p.ShareError, p.ShareWorst)
+}
+
+func collapse(p part) string {
+	if p.CollapseTotal == 0 {
+		return "none collapsed"
+	}
+	return fmt.Sprintf("%.2f (%d runs)", p.CollapseFactor, p.CollapseTotal)
+}
+
+func verdict(o order) string {
+	words := "wrong"
+	if o.Right {
+		words = "right"
+	}
+	if o.Tie {
+		words += ", tie"
+	}
+	return words
+}
+
+// misfit is one quantity of one run that is beyond its target.
+type misfit struct{ Report, Cell, Policy, What, Published, Simulated string }
+
+// Limits from which a single run is listed.
+const (
+	throughputLimit = 0.06 // relative
+	ttftLimit       = 0.25 // relative
+	tailFactor      = 2.0  // p99 TTFT
+)
+
+func misfits(rows []row) []misfit {
+	var all []misfit
+	for _, r := range rows {
+		add := func(what string, p pair, scale float64, decimals int) {
+			all = append(all, misfit{r.Report, cell(r.PrefixTokens, r.Concurrency), r.Policy, what, number(p.Published, scale, decimals), number(p.Simulated, scale, decimals)})
+		}
+		if beyond(r.Throughput, 1+throughputLimit) {
+			add("requests/s", r.Throughput, 1, 2)
+		}
+		if beyond(r.TTFT, 1+ttftLimit) {
+			add("mean TTFT s", r.TTFT, 1, 3)
+		}
+		if beyond(r.Tail, tailFactor) {
+			add("p99 TTFT s", r.Tail, 1, 2)
+		}
+		if p := r.Share; p.Published != nil && p.Simulated != nil && 100*math.Abs(*p.Simulated-*p.Published) > fleet.ShareTarget {
+			add("external %", p, 100, 1)
+		}
+	}
+	return all
+}
+
+// beyond tells whether two values differ by more than a factor.
+func beyond(p pair, factor float64) bool {
+	if p.Published == nil || p.Simulated == nil {
+		return false
+	}
+	return math.Abs(math.Log(*p.Simulated / *p.Published)) > math.Log(factor)
+}
+
+// Parameters is a table of all parameters, with the values of a profile.
+func Parameters(p fleet.Profile) string {
+	var b strings.Builder
+	b.WriteString("| parameter | value | unit | meaning | source | range |\n|---|---|---|---|---|---|\n")
+	for _, d := range fleet.Parameters() {
+		unit := d.Unit
+		if unit == "" {
+			unit = "-"
+		}
+		fmt.Fprintf(&b, "| `%s` | %v | %s | %s | %s | %v to %v |\n", d.Name, d.Value(p), unit, d.Meaning, d.Source, d.Min, d.Max)
+	}
+	return b.String()
+}
