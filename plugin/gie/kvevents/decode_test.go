@@ -75,7 +75,7 @@ func TestDecodeMessagesOfEngines(t *testing.T) {
 		want []plain
 	}{
 		"of two elements, without medium": {
-			"92cb41da3b9aca0000009196ab426c6f636b53746f7265649101c0940102030404c0",
+			"92cb41da39de000000009196ab426c6f636b53746f7265649101c0940102030404c0",
 			[]plain{{Kind: blockStored, Hashes: []uint64{1}, Tokens: []uint32{1, 2, 3, 4}, BlockSize: 4, Group: -1}},
 		},
 		"removed, by name": {

@@ -225,15 +225,19 @@ func (f *follower) resync(ctx context.Context) error {
 	if !ok {
 		return f.replayAll(ctx)
 	}
-	proven := false
+	joined := false
 	err := f.replay(ctx, last, func(m message) error {
-		if !proven && m.number <= last && f.sequence.judge(m.number, maphash.Bytes(f.digest, m.payload)) != repeated {
+		switch {
+		case joined:
+		case m.number > last: // nothing proves that it follows
+			f.restart(lossGap, m.number)
+		case f.sequence.judge(m.number, maphash.Bytes(f.digest, m.payload)) != repeated:
 			return errRestarted
 		}
-		proven = true
+		joined = true
 		return f.catchUp(m)
 	})
-	if errors.Is(err, errRestarted) || err == nil && !proven {
+	if errors.Is(err, errRestarted) || err == nil && !joined {
 		f.metrics.resets[lossRestart].Inc()
 		return f.replayAll(ctx)
 	}
@@ -269,7 +273,7 @@ func (f *follower) replay(ctx context.Context, from uint64, yield func(message) 
 			f.metrics.failedReplays.Inc()
 			return fmt.Errorf("replay from %d: %w", from, err)
 		}
-		from = f.sequence.next
+		from, _ = f.sequence.last() // once more, to prove that it is the same history
 	}
 }
 

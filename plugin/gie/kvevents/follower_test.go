@@ -226,6 +226,23 @@ func TestFollowerHeals(t *testing.T) {
 			},
 			resets: map[loss]float64{lossGap: 1},
 		},
+		"restarted, and the buffer begins just after the last message": {
+			replays: true,
+			steps: []step{
+				func(e *testEngine, _ *scripted) []message {
+					e.steps = 2
+					return []message{e.publish(e.store("gpu", a, 0, 2))}
+				},
+				func(e *testEngine, _ *scripted) []message {
+					e.restart()
+					e.publish()
+					e.publish()
+					e.publish(e.store("gpu", a, 0, 1))
+					return nil
+				},
+			},
+			resets: map[loss]float64{lossGap: 1},
+		},
 		"a replay that breaks off": {
 			replays: true,
 			steps: []step{func(e *testEngine, s *scripted) []message {

@@ -56,14 +56,22 @@ func dial(ctx context.Context, address, socket string, limit int, timeout time.D
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{net: n, r: bufio.NewReaderSize(n, 64<<10), limit: limit}
-	c.stop = context.AfterFunc(ctx, func() { _ = n.Close() })
+	c := newConn(ctx, n, limit)
 	_ = n.SetDeadline(time.Now().Add(timeout))
 	if err := c.handshake(socket); err != nil {
 		c.close()
 		return nil, fmt.Errorf("ZMTP handshake with %s: %w", address, err)
 	}
 	return c, n.SetDeadline(time.Time{})
+}
+
+func newConn(ctx context.Context, n net.Conn, limit int) *conn {
+	return &conn{
+		net:   n,
+		r:     bufio.NewReaderSize(n, 64<<10),
+		limit: limit,
+		stop:  context.AfterFunc(ctx, func() { _ = n.Close() }),
+	}
 }
 
 func (c *conn) close() {
