@@ -1,0 +1,154 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// epp is one replica of the Endpoint Picker, a process of its own.
+type epp struct {
+	*envoy
+	t          *testing.T
+	kubeconfig string
+	config     string
+	port       int // of ext_proc; health and metrics follow
+	log        *os.File
+	command    *exec.Cmd
+}
+
+// build makes the binary once.
+func build(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "epp")
+	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/epp").CombinedOutput(); err != nil {
+		t.Fatalf("build the Endpoint Picker: %v\n%s", err, out)
+	}
+	return binary
+}
+
+func startEPP(t *testing.T, binary, kubeconfig, config string, port int) *epp {
+	t.Helper()
+	e := &epp{envoy: newEnvoy(t, port), t: t, kubeconfig: kubeconfig, config: config, port: port}
+	logs, err := os.Create(filepath.Join(t.TempDir(), "epp.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.log = logs
+	e.start(binary)
+	t.Cleanup(func() {
+		e.kill()
+		if t.Failed() {
+			t.Logf("%s said at last: %s", e.name, e.tail())
+		}
+		logs.Close()
+	})
+	return e
+}
+
+func (e *epp) start(binary string) {
+	e.t.Helper()
+	e.command = exec.Command(binary,
+		"--pool-name", poolName, "--pool-namespace", namespace, "--config-file", e.config,
+		"--grpc-port", fmt.Sprint(e.port), "--grpc-health-port", fmt.Sprint(e.port+1), "--metrics-port", fmt.Sprint(e.port+2),
+		"--metrics-endpoint-auth=false", "--secure-serving=false", "--tracing=false", "--enable-pprof=false", "--v=0")
+	e.command.Env = append(os.Environ(), "KUBECONFIG="+e.kubeconfig)
+	e.command.Stdout, e.command.Stderr = e.log, e.log
+	if err := e.command.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *epp) kill() {
+	e.command.Process.Kill()
+	e.command.Wait()
+}
+
+// tail is the end of what the process wrote.
+func (e *epp) tail() []byte {
+	raw, err := os.ReadFile(e.log.Name())
+	if err != nil {
+		return fmt.Appendf(nil, "nothing that could be read: %v", err)
+	}
+	return raw[max(0, len(raw)-4000):]
+}
+
+// scrape is a target as Prometheus sees it.
+type scrape map[string]*dto.MetricFamily
+
+func (e *epp) scrape() (scrape, error) { return fetch(fmt.Sprintf("127.0.0.1:%d", e.port+2)) }
+
+func fetch(address string) (scrape, error) {
+	response, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(response.Body)
+		return nil, fmt.Errorf("scrape %s: %s %s", address, response.Status, text)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(response.Body)
+}
+
+// sum of the series of a family that have all the labels, given as name=value;
+// histograms count.
+func (s scrape) sum(name string, labels ...string) (total float64) {
+	for _, m := range s[name].GetMetric() {
+		if has(m, labels) {
+			total += m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return total
+}
+
+func has(m *dto.Metric, labels []string) bool {
+	for _, want := range labels {
+		name, value, _ := strings.Cut(want, "=")
+		found := false
+		for _, pair := range m.GetLabel() {
+			found = found || pair.GetName() == name && pair.GetValue() == value
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// eventually polls until the condition holds, and says how long that took.
+func eventually(t *testing.T, what string, limit time.Duration, holds func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for !holds() {
+		if time.Since(start) > limit {
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(start)
+}
+
+// shows waits until a sum over the replica's metrics is as wanted.
+func (e *epp) shows(want float64, limit time.Duration, name string, labels ...string) time.Duration {
+	e.t.Helper()
+	var got float64
+	return eventually(e.t, fmt.Sprintf("%s: %s%v = %g (last %g)", e.name, name, labels, want, got), limit, func() bool {
+		s, err := e.scrape()
+		got = s.sum(name, labels...)
+		return err == nil && got == want
+	})
+}
