@@ -16,6 +16,7 @@ const (
 	fromMemory origin = "memory"    // it was best when this workload was last seen
 	fromClimb  origin = "climb"     // a neighbour on the ladder
 	fromShed   origin = "shed"      // collapse: stop restoring first
+	fromReturn origin = "return"    // back towards the initial gate
 )
 
 // proposal is a candidate worth a trial.
@@ -144,7 +145,8 @@ func (s searcher) scored(c *climber, v view) []scored {
 }
 
 // loosenGate proposes to let through what the gate stops, if the curves say that
-// restoring it would pay.
+// restoring it would pay: as a gain if it is worth a move, else as a return
+// towards the initial limit.
 func (s searcher) loosenGate(c *climber, v view) (proposal, bool) {
 	d := direction{Dim: queueLimit, By: s.settings.Search.Step}
 	p, ok := s.ladder.walk(v.incumbent, d)
@@ -152,11 +154,17 @@ func (s searcher) loosenGate(c *climber, v view) (proposal, bool) {
 		return proposal{}, false
 	}
 	e := v.model.predictGate(v.incumbent.MinExternalReusableTokens)
-	if e.gain-e.stderr < s.settings.Trial.MinEffect {
-		return proposal{}, false
+	sure := e.gain - e.stderr
+	out := scored{p, d, e.part()}.proposal(fmt.Sprintf(
+		"the gate stops requests whose restore would pay: %.1f%% (± %.1f) of the end-to-end time", 100*e.gain, 100*e.stderr))
+	switch {
+	case sure >= s.settings.Trial.MinEffect:
+		return out, true
+	case sure > 0 && store.CompareWaiting(p.MaxWaitingRequests, s.settings.Initial.MaxWaitingRequests) <= 0:
+		out.origin = fromReturn
+		return out, true
 	}
-	return scored{p, d, e.part()}.proposal(fmt.Sprintf(
-		"the gate stops requests whose restore would pay: %.1f%% (± %.1f) of the end-to-end time", 100*e.gain, 100*e.stderr)), true
+	return proposal{}, false
 }
 
 // dryShare is the share of decisions below which nothing but probes is restored.

@@ -120,12 +120,30 @@ func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interva
 		i = post.credible(c.Alpha)
 	}
 	switch {
+	case t.proposal.origin == fromReturn:
+		return t.lookAtReturn(post, i)
 	case i.High < 0 && i.Estimate <= -c.MinEffect:
 		return better, &i
 	case i.Low > -c.MinEffect, t.pairDone() && t.hopeless(post, predicted, c):
 		return noDifference, &i
 	}
 	return undecided, &i
+}
+
+// harmless is the relative cost that a return may seem to have: what a pair of
+// blocks cannot tell from none.
+const harmless = 0.005
+
+// lookAtReturn judges a step back towards what the operator started from. It
+// needs no proof of a gain, only none of harm.
+func (t *switchback) lookAtReturn(post estimate, i store.Interval) (verdict, *store.Interval) {
+	switch {
+	case !t.pairDone():
+		return undecided, &i
+	case post.mean <= harmless:
+		return better, &i
+	}
+	return noDifference, &i
 }
 
 // pairDone tells that a block of the incumbent after one of the candidate is
