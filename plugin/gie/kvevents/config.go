@@ -24,7 +24,7 @@ type Config struct {
 	// OffloadChunkBlocks is how many blocks the engine moves as one to the tiers
 	// below the GPU; 0 trusts the events, of which recent ones do not say.
 	OffloadChunkBlocks int
-	// MaxBlocks remembered of an endpoint, over all tiers, at about 150 bytes.
+	// MaxBlocks remembered of an endpoint, over all tiers, at about 160 bytes.
 	MaxBlocks int
 	// MaxMessageBytes of one message.
 	MaxMessageBytes int

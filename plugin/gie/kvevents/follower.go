@@ -230,6 +230,7 @@ func (f *follower) resync(ctx context.Context) error {
 		switch {
 		case joined:
 		case m.number > last: // nothing proves that it follows
+			f.metrics.lost.Add(float64(m.number - last - 1))
 			f.restart(lossGap, m.number)
 		case f.sequence.judge(m.number, maphash.Bytes(f.digest, m.payload)) != repeated:
 			return errRestarted
@@ -292,6 +293,7 @@ func (f *follower) catchUp(m message) error {
 		if f.advanced {
 			return errHole
 		}
+		f.metrics.lost.Add(float64(m.number - f.sequence.next))
 		f.restart(lossGap, m.number)
 		f.apply(m, d)
 	case behind:

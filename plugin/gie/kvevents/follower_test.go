@@ -224,7 +224,7 @@ func TestFollowerHeals(t *testing.T) {
 					return []message{e.publish(e.store("gpu", a, 0, 3))}
 				},
 			},
-			resets: map[loss]float64{lossGap: 1},
+			resets: map[loss]float64{lossGap: 1}, lost: 2,
 		},
 		"restarted, and the buffer begins just after the last message": {
 			replays: true,

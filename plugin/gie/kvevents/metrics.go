@@ -97,7 +97,7 @@ func newMetrics(r prometheus.Registerer, state func() (endpoints, connected, blo
 	m.vector("skipped_total", "Events or blocks left out, by reason.", "reason", skipNames[:], m.skipped[:])
 	m.vector("resets_total", "Times an endpoint's blocks were forgotten, by reason.", "reason", lossNames[:], m.resets[:])
 	m.batches = m.counter("batches_total", "Messages applied.")
-	m.lost = m.counter("lost_batches_total", "Messages missing between two sequence numbers, before any replay.")
+	m.lost = m.counter("lost_batches_total", "Messages that a sequence number shows to be missing, at first sight: a replay may bring them.")
 	m.repeated = m.counter("repeated_batches_total", "Messages received once more.")
 	m.stored = m.counter("blocks_stored_total", "Blocks stored in a tier.")
 	m.removed = m.counter("blocks_removed_total", "Blocks removed from a tier.")

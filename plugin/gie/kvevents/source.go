@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 )
@@ -33,6 +32,11 @@ var (
 	errNoReplay = errors.New("no replay port configured")
 	errFrames   = errors.New("not a KV event message: want topic, sequence number of 8 bytes, payload")
 )
+
+// betweenReplays is how long the next message of a replay may take. The engine
+// sends them in one go, but what exceeds the socket's high water mark is dropped,
+// the last message included.
+const betweenReplays = 500 * time.Millisecond
 
 // endOfReplay is the number of the message that ends a replay.
 const endOfReplay = math.MaxUint64
@@ -84,10 +88,10 @@ func (s *zmqSource) replay(ctx context.Context, from uint64, yield func(message)
 	if err := c.send(nil, binary.BigEndian.AppendUint64(nil, from)); err != nil {
 		return err
 	}
-	for {
-		frames, err := c.receive(s.timeout)
+	for timeout := s.timeout; ; timeout = min(timeout, betweenReplays) {
+		frames, err := c.receive(timeout)
 		if err != nil {
-			return fmt.Errorf("replay: %w", err)
+			return err
 		}
 		if len(frames) != 3 || len(frames[1]) != 8 {
 			return errFrames
