@@ -1,0 +1,191 @@
+package validation
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kvtuner/kvtuner/internal/fleet"
+)
+
+// shortCheck is a check that is quick rather than right.
+func shortCheck(t *testing.T, seeds ...uint64) Check {
+	t.Helper()
+	o := fleet.CompareOptions{Profile: fleet.Published(), Measurements: fleet.PublishedMatrix(), Seeds: seeds, Duration: 20 * time.Second}
+	c, err := fleet.Compare(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Check{Profile: o.Profile, Comparison: c, Seeds: seeds, Duration: o.Duration}
+}
+
+const committed = "../../../docs/fleet-model.md"
+
+// The committed document must be what the program writes, up to the figures,
+// which take longer.
+func TestDocumentIsUpToDate(t *testing.T) {
+	text, err := os.ReadFile(committed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile(`<!-- Generated: (.*) -->`).FindSubmatch(text)
+	if command == nil {
+		t.Fatal("the document does not say how it was generated")
+	}
+	var b bytes.Buffer
+	if err := shortCheck(t, 1, 2).WriteDocument(&b, string(command[1])); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(outline(b.String()), outline(string(text))); d != "" {
+		t.Errorf("regenerate docs/fleet-model.md: %s", d)
+	}
+	if !strings.Contains(string(text), "\n"+Parameters(fleet.Published())) {
+		t.Error("the table of parameters is not that of the shipped profile")
+	}
+	for _, m := range fleet.PublishedMatrix() {
+		row := "| " + m.Report + " | " + cell(m.PrefixTokens, m.Concurrency) + " | " + m.Setting.String() + " | " + number(&m.RequestsPerSecond, 1, 2) + " / "
+		if !strings.Contains(string(text), row) {
+			t.Errorf("no row %q", row)
+		}
+	}
+	for _, p := range shortCheck(t, 1).Plots() {
+		if !strings.Contains(string(text), "img/"+p.Name) {
+			t.Errorf("plot %s is not shown", p.Name)
+		}
+		if _, err := os.Stat("../../../docs/img/" + p.Name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// outline is a document without its figures and without the list of misfits,
+// which depends on them.
+func outline(text string) []string {
+	var lines []string
+	listed := false
+	for _, line := range strings.Split(text, "\n") {
+		switch {
+		case strings.HasPrefix(line, "| report | cell | policy | what"):
+			listed = true
+		case !strings.HasPrefix(line, "|"):
+			listed = false
+		}
+		if listed {
+			continue
+		}
+		line = regexp.MustCompile(`[-+]?\d[\d.,]*%?|(wrong|right)(, tie)?`).ReplaceAllString(line, "#")
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestJSONHasTheNamesScriptsRelyOn(t *testing.T) {
+	var b bytes.Buffer
+	if err := shortCheck(t, 1, 2).WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	type half struct {
+		Throughput *float64 `json:"throughput_geomean_error"`
+		TTFT       *float64 `json:"ttft_geomean_error"`
+		Right      *int     `json:"orderings_right"`
+		Total      *int     `json:"orderings_total"`
+		Runs       []any    `json:"runs"`
+		Orderings  []any    `json:"orderings"`
+	}
+	var got struct {
+		Fitted  half `json:"fitted"`
+		HeldOut half `json:"held_out"`
+	}
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	for name, h := range map[string]half{"fitted": got.Fitted, "held out": got.HeldOut} {
+		if h.Throughput == nil || h.TTFT == nil || h.Right == nil || h.Total == nil || *h.Total != len(h.Orderings) {
+			t.Errorf("%s: %+v", name, h)
+		}
+	}
+	if len(got.Fitted.Runs) != 24 || len(got.HeldOut.Runs) != 40 || *got.Fitted.Total != 12 || *got.HeldOut.Total != 50 {
+		t.Errorf("%d and %d runs, %d and %d orderings", len(got.Fitted.Runs), len(got.HeldOut.Runs), *got.Fitted.Total, *got.HeldOut.Total)
+	}
+}
+
+func TestMisfitsAreListed(t *testing.T) {
+	v := func(p, s float64) pair { return pair{&p, &s} }
+	good := row{Throughput: v(10, 10.5), TTFT: v(1, 1.2), Tail: v(1, 1.9), Share: v(0.1, 0.149)}
+	if got := misfits([]row{good, {Throughput: pair{}}}); got != nil {
+		t.Errorf("listed %v", got)
+	}
+	bad := row{Throughput: v(10, 9), TTFT: v(1, 0.7), Tail: v(1, 2.1), Share: v(0.1, 0.16)}
+	var what []string
+	for _, m := range misfits([]row{bad}) {
+		what = append(what, m.What)
+	}
+	if d := cmp.Diff([]string{"requests/s", "mean TTFT s", "p99 TTFT s", "external %"}, what); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestPlotsAreWellFormed(t *testing.T) {
+	for _, p := range shortCheck(t, 1, 2).Plots() {
+		var b bytes.Buffer
+		if err := p.WriteSVG(&b); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b.Bytes(), []byte("NaN")) || bytes.Contains(b.Bytes(), []byte("Inf")) {
+			t.Errorf("%s: coordinates that are no numbers", p.Name)
+		}
+		points := strings.Count(b.String(), "<title>")
+		if len(p.points) != points || points < 20 {
+			t.Errorf("%s: %d points drawn of %d", p.Name, points, len(p.points))
+		}
+		d := xml.NewDecoder(&b)
+		for {
+			_, err := d.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", p.Name, err)
+			}
+		}
+	}
+}
+
+// docs/workloads.md must name every scenario.
+func TestWorkloadsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/workloads.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range fleet.Names() {
+		if slices.Contains([]string{"1k", "2k", "4k", "8k"}, strings.SplitN(name, "-c", 2)[0]) {
+			continue // a cell
+		}
+		if !bytes.Contains(text, []byte("`"+name+"`")) {
+			t.Errorf("scenario %s is not in docs/workloads.md", name)
+		}
+	}
+}
+
+func TestTableOfEmptyHalves(t *testing.T) {
+	c := shortCheck(t, 1)
+	c.Comparison.Runs = c.Comparison.Runs[:2]
+	c.Comparison.HeldOut = fleet.FitErrors{}
+	var b bytes.Buffer
+	if err := c.WriteTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "held out") || !strings.Contains(b.String(), "fitted: throughput") {
+		t.Error(b.String())
+	}
+}
