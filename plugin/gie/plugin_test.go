@@ -152,7 +152,7 @@ func (inForce) Enabled(context.Context, slog.Level) bool { return true }
 func (c inForce) WithAttrs([]slog.Attr) slog.Handler     { return c }
 func (c inForce) WithGroup(string) slog.Handler          { return c }
 func (c inForce) Handle(_ context.Context, r slog.Record) error {
-	if r.Message != "Parameters in force" {
+	if r.Message != "parameters in force" {
 		return nil
 	}
 	r.Attrs(func(a slog.Attr) bool {

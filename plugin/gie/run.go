@@ -63,10 +63,7 @@ func (p *Plugin) run(ctx context.Context, updates <-chan store.Update) {
 func (p *Plugin) update(update store.Update) {
 	switch {
 	case update.Err == nil:
-		if err := p.policy.Apply(update.Document); err == nil {
-			p.log.Info("Parameters in force", "revision", update.Document.Revision,
-				"baseline", update.Document.Baseline.String(), "trial", update.Document.Trial != nil)
-		}
+		_ = p.policy.Apply(update.Document)
 	case errors.Is(update.Err, store.ErrNotFound):
 		p.log.Info("No parameter document: what is in force stays", "revision", p.policy.InForce().Revision)
 	default:

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 func TestE2E(t *testing.T) {
 	f := startFleet(t)
 	f.part("Thresholds", f.testThresholds)
+	f.part("Tuner", f.testTuner)
 	f.part("Bodies", f.testBodies)
 	f.part("Refused", f.testRefused)
 	f.part("Parameters", f.testParameters)
@@ -226,8 +228,20 @@ func (f *fleet) testResponses(t *testing.T) {
 	}
 }
 
-// testOverhead reads the framework's own measure of the plugin.
+// testOverhead reads the framework's own measure of the plugin, under load.
 func (f *fleet) testOverhead(t *testing.T) {
+	const clients, each = 8, 250
+	var all sync.WaitGroup
+	for client := range clients {
+		all.Go(func() {
+			for range each {
+				if _, err := f.persist(t.Context(), client, completion(hot)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 	for _, e := range f.epps {
 		s, err := e.scrape()
 		if err != nil {

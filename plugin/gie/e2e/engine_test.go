@@ -19,13 +19,17 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
+// Ports of all engines, each at an address of its own.
+var (
+	enginePort = ports(3)
+	eventPort  = enginePort + 1
+	replayPort = enginePort + 2
+)
+
 const (
-	enginePort = 18000
-	eventPort  = 18557
-	replayPort = 18558
-	blockSize  = 16
-	gpuBlocks  = 4
-	cpuBlocks  = 24
+	blockSize = 16
+	gpuBlocks = 4
+	cpuBlocks = 24
 )
 
 // hot is a prompt of which every engine holds 4 blocks on the GPU and 24 in CPU

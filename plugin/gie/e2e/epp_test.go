@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,74 +20,31 @@ import (
 // epp is one replica of the Endpoint Picker, a process of its own.
 type epp struct {
 	*envoy
-	t          *testing.T
-	kubeconfig string
-	config     string
-	port       int // of ext_proc; health and metrics follow
-	log        *os.File
-	command    *exec.Cmd
-}
-
-// build makes the binary once.
-func build(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "epp")
-	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/epp").CombinedOutput(); err != nil {
-		t.Fatalf("build the Endpoint Picker: %v\n%s", err, out)
-	}
-	return binary
+	*process
+	t    *testing.T
+	port int // of ext_proc; health and metrics follow
 }
 
 func startEPP(t *testing.T, binary, kubeconfig, config string, port int) *epp {
 	t.Helper()
-	e := &epp{envoy: newEnvoy(t, port), t: t, kubeconfig: kubeconfig, config: config, port: port}
-	logs, err := os.Create(filepath.Join(t.TempDir(), "epp.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	e.log = logs
-	e.start(binary)
-	t.Cleanup(func() {
-		e.kill()
-		if t.Failed() {
-			t.Logf("%s said at last: %s", e.name, e.tail())
-		}
-		logs.Close()
+	e := &epp{envoy: newEnvoy(t, port), t: t, port: port}
+	e.process = launch(t, e.name, func() *exec.Cmd {
+		command := exec.Command(binary,
+			"--pool-name", poolName, "--pool-namespace", namespace, "--config-file", config,
+			"--grpc-port", fmt.Sprint(port), "--grpc-health-port", fmt.Sprint(port+1), "--metrics-port", fmt.Sprint(port+2),
+			"--metrics-endpoint-auth=false", "--secure-serving=false", "--tracing=false", "--enable-pprof=false", "--v=0")
+		command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+		return command
 	})
 	return e
 }
 
-func (e *epp) start(binary string) {
-	e.t.Helper()
-	e.command = exec.Command(binary,
-		"--pool-name", poolName, "--pool-namespace", namespace, "--config-file", e.config,
-		"--grpc-port", fmt.Sprint(e.port), "--grpc-health-port", fmt.Sprint(e.port+1), "--metrics-port", fmt.Sprint(e.port+2),
-		"--metrics-endpoint-auth=false", "--secure-serving=false", "--tracing=false", "--enable-pprof=false", "--v=0")
-	e.command.Env = append(os.Environ(), "KUBECONFIG="+e.kubeconfig)
-	e.command.Stdout, e.command.Stderr = e.log, e.log
-	if err := e.command.Start(); err != nil {
-		e.t.Fatal(err)
-	}
-}
-
-func (e *epp) kill() {
-	e.command.Process.Kill()
-	e.command.Wait()
-}
-
-// tail is the end of what the process wrote.
-func (e *epp) tail() []byte {
-	raw, err := os.ReadFile(e.log.Name())
-	if err != nil {
-		return fmt.Appendf(nil, "nothing that could be read: %v", err)
-	}
-	return raw[max(0, len(raw)-4000):]
-}
+func (e *epp) metrics() string { return fmt.Sprintf("127.0.0.1:%d", e.port+2) }
 
 // scrape is a target as Prometheus sees it.
 type scrape map[string]*dto.MetricFamily
 
-func (e *epp) scrape() (scrape, error) { return fetch(fmt.Sprintf("127.0.0.1:%d", e.port+2)) }
+func (e *epp) scrape() (scrape, error) { return fetch(e.metrics()) }
 
 func fetch(address string) (scrape, error) {
 	response, err := http.Get("http://" + address + "/metrics")

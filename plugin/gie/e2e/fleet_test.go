@@ -22,7 +22,6 @@ type fleet struct {
 	api     *apiServer
 	engines []*engine
 	epps    []*epp
-	binary  string
 	path    string
 	file    *store.File
 }
@@ -64,7 +63,8 @@ const replicas, modelServers = 2, 3
 
 func startFleet(t *testing.T) *fleet {
 	t.Helper()
-	f := &fleet{t: t, binary: build(t), path: filepath.Join(t.TempDir(), "qwen.json")}
+	binary := build(t, "..", "./cmd/epp")
+	f := &fleet{t: t, path: filepath.Join(t.TempDir(), "qwen.json")}
 	var kubeconfig string
 	f.api, kubeconfig = startAPIServer(t, enginePort)
 	for i := range modelServers {
@@ -80,8 +80,8 @@ func startFleet(t *testing.T) *fleet {
 	if err := os.WriteFile(path, fmt.Appendf(nil, config, eventPort, replayPort, f.path), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for i := range replicas {
-		f.epps = append(f.epps, startEPP(t, f.binary, kubeconfig, path, 19000+10*i))
+	for range replicas {
+		f.epps = append(f.epps, startEPP(t, binary, kubeconfig, path, ports(3)))
 	}
 	for _, e := range f.epps {
 		f.ready(e)
@@ -162,13 +162,14 @@ func (f *fleet) send(e *epp, path, body string) arrival {
 	return a
 }
 
-// persist sends as a gateway with retries does: another replica, another engine.
-func (f *fleet) persist(ctx context.Context, body string) error {
-	for attempt := 0; ; attempt++ {
-		_, err := f.epps[attempt%len(f.epps)].do(ctx, newID(), completions, []byte(body))
+// persist sends as a gateway with retries does, beginning with one replica: to
+// another, and to another engine. It returns the number of retries.
+func (f *fleet) persist(ctx context.Context, replica int, body string) (retries int, err error) {
+	for ; ; retries++ {
+		_, err := f.epps[(replica+retries)%len(f.epps)].do(ctx, newID(), completions, []byte(body))
 		var answer *refused
 		if err == nil || errors.As(err, &answer) && answer.status < 500 || ctx.Err() != nil {
-			return err
+			return retries, err
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -13,9 +13,9 @@ import (
 
 // traffic is sent by clients of a gateway with retries, until it is stopped.
 type traffic struct {
-	stop         chan struct{}
-	clients      sync.WaitGroup
-	sent, failed atomic.Int64
+	stop                  chan struct{}
+	clients               sync.WaitGroup
+	sent, failed, retried atomic.Int64
 }
 
 func (f *fleet) traffic(clients int) *traffic {
@@ -29,17 +29,19 @@ func (f *fleet) traffic(clients int) *traffic {
 					return
 				default:
 				}
-				t.one(f, bodies[i%len(bodies)])
+				t.one(f, client, bodies[i%len(bodies)])
 			}
 		})
 	}
 	return t
 }
 
-func (t *traffic) one(f *fleet, body string) {
+func (t *traffic) one(f *fleet, client int, body string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if err := f.persist(ctx, body); err != nil {
+	retries, err := f.persist(ctx, client, body)
+	t.retried.Add(int64(retries))
+	if err != nil {
 		t.failed.Add(1)
 		f.t.Logf("a request failed: %v", err)
 	}
@@ -52,7 +54,7 @@ func (f *fleet) testRestarts(t *testing.T) {
 	revision := f.write(100, 8)
 	for _, e := range f.epps {
 		e.kill()
-		e.start(f.binary)
+		e.start(t)
 		f.ready(e)
 		e.shows(float64(revision), time.Second, "selective_kv_revision")
 	}
@@ -65,7 +67,10 @@ func (f *fleet) testRestarts(t *testing.T) {
 	f.spoil(t, revision)
 	close(traffic.stop)
 	traffic.clients.Wait()
-	t.Logf("%d requests, %d failed", traffic.sent.Load(), traffic.failed.Load())
+	t.Logf("%d requests, %d retries, %d failed", traffic.sent.Load(), traffic.retried.Load(), traffic.failed.Load())
+	if traffic.retried.Load() == 0 {
+		t.Error("no request met a part that was away: nothing was tested")
+	}
 	if traffic.failed.Load() > 0 || traffic.sent.Load() == 0 {
 		t.Errorf("%d of %d requests failed", traffic.failed.Load(), traffic.sent.Load())
 	}
