@@ -23,6 +23,7 @@ func TestE2E(t *testing.T) {
 	f := startFleet(t)
 	f.part("Thresholds", f.testThresholds)
 	f.part("Tuner", f.testTuner)
+	f.write(100, 8)
 	f.part("Bodies", f.testBodies)
 	f.part("Refused", f.testRefused)
 	f.part("Parameters", f.testParameters)

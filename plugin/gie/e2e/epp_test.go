@@ -32,7 +32,7 @@ func startEPP(t *testing.T, binary, kubeconfig, config string, port int) *epp {
 		command := exec.Command(binary,
 			"--pool-name", poolName, "--pool-namespace", namespace, "--config-file", config,
 			"--grpc-port", fmt.Sprint(port), "--grpc-health-port", fmt.Sprint(port+1), "--metrics-port", fmt.Sprint(port+2),
-			"--metrics-endpoint-auth=false", "--secure-serving=false", "--tracing=false", "--enable-pprof=false", "--v=0")
+			"--metrics-endpoint-auth=false", "--refresh-prometheus-metrics-interval=100ms", "--secure-serving=false", "--tracing=false", "--enable-pprof=false", "--v=0")
 		command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 		return command
 	})

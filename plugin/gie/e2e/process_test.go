@@ -17,6 +17,7 @@ type process struct {
 	command func() *exec.Cmd
 	log     *os.File
 	running *exec.Cmd
+	ended   chan struct{}
 }
 
 // ports finds n consecutive ones that nobody listens on, outside the range that
@@ -64,7 +65,9 @@ func launch(t *testing.T, name string, command func() *exec.Cmd) *process {
 	p := &process{command: command, log: logs}
 	p.start(t)
 	t.Cleanup(func() {
-		p.kill()
+		if p.kill() {
+			t.Errorf("%s ended by itself: %v", name, p.running.ProcessState)
+		}
 		if t.Failed() {
 			t.Logf("%s said at last: %s", name, p.tail())
 		}
@@ -80,12 +83,24 @@ func (p *process) start(t *testing.T) {
 	if err := p.running.Start(); err != nil {
 		t.Fatal(err)
 	}
+	running, ended := p.running, make(chan struct{})
+	p.ended = ended
+	go func() {
+		running.Wait()
+		close(ended)
+	}()
 }
 
-// kill gives it no time to tidy up.
-func (p *process) kill() {
+// kill gives it no time to tidy up, and says whether it had ended before.
+func (p *process) kill() (before bool) {
+	select {
+	case <-p.ended:
+		return true
+	default:
+	}
 	p.running.Process.Kill()
-	p.running.Wait()
+	<-p.ended
+	return false
 }
 
 // tail is the end of what the program wrote.

@@ -53,7 +53,9 @@ func (f *fleet) testRestarts(t *testing.T) {
 	traffic := f.traffic(4)
 	revision := f.write(100, 8)
 	for _, e := range f.epps {
-		e.kill()
+		if e.kill() {
+			t.Errorf("%s ended by itself", e.name)
+		}
 		e.start(t)
 		f.ready(e)
 		e.shows(float64(revision), time.Second, "selective_kv_revision")

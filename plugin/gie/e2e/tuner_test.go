@@ -52,8 +52,6 @@ func (f *fleet) testTuner(t *testing.T) {
 	eventually(t, "the daemon takes over its own document", 30*time.Second, func() bool {
 		return query(`count(selective_kv_revision{pool="`+poolName+`"} == 1)`) == fmt.Sprint(replicas)
 	})
-	tuner.kill()
-	f.write(100, 8)
 }
 
 // startPrometheus scrapes what a PodMonitor would.
