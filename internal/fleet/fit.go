@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
-
-	"gonum.org/v1/gonum/optimize"
 )
 
 // FitOptions configure Fit.
@@ -74,17 +71,7 @@ func Fit(ctx context.Context, o FitOptions) (Profile, float64, error) {
 	}
 	s := search{ctx: ctx, options: o, space: space, best: o.Compare.Profile, least: math.Inf(1)}
 	s.evaluate(space.origin())
-	if status, _ := s.status(); status != optimize.NotTerminated {
-		return s.best, s.least, s.err
-	}
-	_, stopped := optimize.Minimize(
-		optimize.Problem{Func: s.evaluate, Status: s.status},
-		space.origin(),
-		&optimize.Settings{Concurrent: 1, Converger: optimize.NeverTerminate{}},
-		&optimize.CmaEsChol{InitStepSize: o.Step, Src: rand.NewPCG(o.Seed, 1), StopLogDet: math.NaN()},
-	)
-	if s.err == nil {
-		s.err = stopped
+	for e := newEvolution(space.origin(), o.Step, o.Seed); e.next(s.evaluate); {
 	}
 	return s.best, s.least, s.err
 }
@@ -101,28 +88,18 @@ type search struct {
 	err   error
 }
 
-// status ends the search on an error or when all evaluations are made.
-func (s *search) status() (optimize.Status, error) {
-	switch {
-	case s.err != nil:
-		return optimize.Failure, s.err
-	case s.n >= s.options.Evaluations:
-		return optimize.FunctionEvaluationLimit, nil
-	}
-	return optimize.NotTerminated, nil
-}
-
-// evaluate is the loss at x, with a penalty outside the ranges.
-func (s *search) evaluate(x []float64) float64 {
-	if status, _ := s.status(); status != optimize.NotTerminated {
-		return math.Inf(1)
+// evaluate is the loss at x, with a penalty outside the ranges; false on an
+// error or when all evaluations are made.
+func (s *search) evaluate(x []float64) (float64, bool) {
+	if s.err != nil || s.n >= s.options.Evaluations {
+		return 0, false
 	}
 	p, outside := s.space.profile(x)
 	known := s.n < len(s.options.Done)
 	loss, err := s.loss(p, known)
 	if err != nil {
 		s.err = err
-		return math.Inf(1)
+		return 0, false
 	}
 	if s.n++; loss < s.least {
 		s.best, s.least = p, loss
@@ -130,7 +107,7 @@ func (s *search) evaluate(x []float64) float64 {
 	if s.options.Progress != nil {
 		s.options.Progress(FitProgress{Evaluation: s.n, Loss: loss, Least: s.least, Best: s.best, Known: known})
 	}
-	return loss + outside
+	return loss + outside, true
 }
 
 // ErrOtherSearch refuses losses that were not found with these options and this

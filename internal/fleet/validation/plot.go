@@ -29,9 +29,9 @@ type point struct {
 // Plots are the document's pictures: simulated against published.
 func (c Check) Plots() []Plot {
 	plots := []Plot{
-		{Name: "fleet-throughput.svg", Title: "Throughput", Unit: "requests/s", log: true, ticks: []float64{5, 7, 10, 14, 20, 28}, band: 0.05},
-		{Name: "fleet-ttft.svg", Title: "Mean TTFT", Unit: "s", log: true, ticks: []float64{0.1, 0.2, 0.5, 1, 2, 4}, band: 0.25},
-		{Name: "fleet-external-share.svg", Title: "External share of prompt tokens", Unit: "%", ticks: []float64{0, 10, 20, 30, 40}, band: 5},
+		{Name: "fleet-throughput.svg", Title: "Throughput", Unit: "requests/s", log: true, band: 0.05},
+		{Name: "fleet-ttft.svg", Title: "Mean TTFT", Unit: "s", log: true, band: 0.25},
+		{Name: "fleet-external-share.svg", Title: "External share of prompt tokens", Unit: "%", band: 5},
 	}
 	for _, fitted := range []bool{true, false} {
 		for _, r := range c.part(fitted).Rows {
@@ -51,7 +51,44 @@ func (c Check) Plots() []Plot {
 			add(2, r.Share, 100, nil)
 		}
 	}
+	for i := range plots {
+		plots[i].setTicks()
+	}
 	return plots
+}
+
+// setTicks spans the points: with 1, 2 and 5 of each power of ten where log,
+// else with tens.
+func (p *Plot) setTicks() {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, v := range p.points {
+		low = math.Min(low, math.Min(v.published, v.simulated))
+		high = math.Max(high, math.Max(v.published, v.simulated))
+	}
+	p.ticks = []float64{0, 10}
+	if p.log {
+		p.ticks = []float64{1, 2}
+	}
+	if len(p.points) == 0 {
+		return
+	}
+	if !p.log {
+		for t := 20.0; p.ticks[len(p.ticks)-1] < high; t += 10 {
+			p.ticks = append(p.ticks, t)
+		}
+		return
+	}
+	p.ticks = nil
+	for power := math.Floor(math.Log10(low)); len(p.ticks) == 0 || p.ticks[len(p.ticks)-1] < high; power++ {
+		for _, digit := range []float64{1, 2, 5} {
+			t := digit * math.Pow(10, power)
+			if n := len(p.ticks); n == 1 && t <= low {
+				p.ticks[0] = t
+			} else if n == 0 || p.ticks[n-1] < high {
+				p.ticks = append(p.ticks, t)
+			}
+		}
+	}
 }
 
 // Geometry of a plot, in pixels.
@@ -66,7 +103,7 @@ func (p Plot) scale(v float64) float64 {
 	if p.log {
 		low, high, v = math.Log(low*0.9), math.Log(high*1.1), math.Log(math.Max(v, low/2))
 	}
-	return math.Min(1, math.Max(0, (v-low)/(high-low)))
+	return (v - low) / (high - low)
 }
 
 func (p Plot) x(v float64) float64 { return plotMargin + p.scale(v)*(plotSize-1.3*plotMargin) }
@@ -92,6 +129,7 @@ func (p Plot) WriteSVG(w io.Writer) error {
 
 func (p Plot) axes(b *strings.Builder) {
 	low, high := p.ticks[0], p.ticks[len(p.ticks)-1]
+	fmt.Fprintf(b, `<clipPath id="area"><rect x="%.1f" y="%.1f" width="%.1f" height="%.1f"/></clipPath>`+"\n", p.x(low), p.y(high), p.x(high)-p.x(low), p.y(low)-p.y(high))
 	for _, t := range p.ticks {
 		fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#ddd"/>`+"\n", p.x(t), p.y(low), p.x(t), p.y(high))
 		fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#ddd"/>`+"\n", p.x(low), p.y(t), p.x(high), p.y(t))
@@ -103,7 +141,7 @@ func (p Plot) axes(b *strings.Builder) {
 		if side == 0 {
 			style = ""
 		}
-		fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#888"%s/>`+"\n", p.x(low), p.y(from), p.x(high), p.y(to), style)
+		fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#888" clip-path="url(#area)"%s/>`+"\n", p.x(low), p.y(from), p.x(high), p.y(to), style)
 	}
 	fmt.Fprintf(b, `<text x="%.1f" y="20" font-weight="bold">%s, %s</text>`+"\n", plotMargin, p.Title, p.Unit)
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">published; dashed: %s</text>`+"\n", plotSize/2, plotSize-10, p.bandWords())
