@@ -48,7 +48,7 @@ var errShape = errors.New("neither an array nor a map")
 const maxInt = 1 << 20
 
 // decode calls yield for each event of a message, in order. vLLM encodes batches
-// and events as arrays, since mid-2026 as maps; either may have fields that are
+// and events as arrays, recent versions as maps; either may have fields that are
 // not known here. The event is only valid during the call.
 func decode(message []byte, yield func(*event) error) error {
 	var events []byte
