@@ -20,7 +20,7 @@ func fitProblem(t *testing.T) (FitOptions, Profile) {
 		Profile:      truth,
 		Measurements: []Measurement{{Report: "self", PrefixTokens: 1024, Concurrency: 16, Setting: recompute, RequestsPerSecond: 1}},
 		Seeds:        []uint64{1},
-		Duration:     30 * time.Second,
+		Duration:     20 * time.Second,
 	}
 	c, err := Compare(t.Context(), o)
 	if err != nil {
@@ -28,7 +28,7 @@ func fitProblem(t *testing.T) (FitOptions, Profile) {
 	}
 	o.Measurements[0].RequestsPerSecond = c.Runs[0].Simulated.RequestsPerSecond
 	o.Profile = Published()
-	return FitOptions{Compare: o, Free: []string{"stepBase"}, Evaluations: 150, Seed: 1}, truth
+	return FitOptions{Compare: o, Free: []string{"stepBase"}, Evaluations: 80, Seed: 1}, truth
 }
 
 // Measurements made by the model itself must lead back to its parameters.
@@ -43,8 +43,8 @@ func TestFitFindsWhatMadeTheMeasurements(t *testing.T) {
 	if math.Abs(p.StepBase/truth.StepBase-1) > 0.03 || loss > 1 {
 		t.Errorf("step base %v with loss %v; want %v", p.StepBase, loss, truth.StepBase)
 	}
-	if calls != 150 {
-		t.Errorf("%d evaluations; want 150", calls)
+	if calls != 80 {
+		t.Errorf("%d evaluations; want 80", calls)
 	}
 }
 

@@ -2,6 +2,7 @@ package validation
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,15 +20,20 @@ import (
 	"github.com/kvtuner/kvtuner/internal/fleet"
 )
 
-// shortCheck is a check that is quick rather than right.
-func shortCheck(t *testing.T, seeds ...uint64) Check {
+// compared is a check that is quick rather than right.
+var compared = sync.OnceValues(func() (Check, error) {
+	o := fleet.CompareOptions{Profile: fleet.Published(), Measurements: fleet.PublishedMatrix(), Seeds: []uint64{1, 2}, Duration: 20 * time.Second}
+	c, err := fleet.Compare(context.Background(), o)
+	return Check{Profile: o.Profile, Comparison: c, Seeds: o.Seeds, Duration: o.Duration}, err
+})
+
+func shortCheck(t *testing.T) Check {
 	t.Helper()
-	o := fleet.CompareOptions{Profile: fleet.Published(), Measurements: fleet.PublishedMatrix(), Seeds: seeds, Duration: 20 * time.Second}
-	c, err := fleet.Compare(t.Context(), o)
+	c, err := compared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Check{Profile: o.Profile, Comparison: c, Seeds: seeds, Duration: o.Duration}
+	return c
 }
 
 const committed = "../../../docs/fleet-model.md"
@@ -43,7 +50,7 @@ func TestDocumentIsUpToDate(t *testing.T) {
 		t.Fatal("the document does not say how it was generated")
 	}
 	var b bytes.Buffer
-	if err := shortCheck(t, 1, 2).WriteDocument(&b, string(command[1])); err != nil {
+	if err := shortCheck(t).WriteDocument(&b, string(command[1])); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(outline(b.String()), outline(string(text))); d != "" {
@@ -58,7 +65,7 @@ func TestDocumentIsUpToDate(t *testing.T) {
 			t.Errorf("no row %q", row)
 		}
 	}
-	for _, p := range shortCheck(t, 1).Plots() {
+	for _, p := range shortCheck(t).Plots() {
 		if !strings.Contains(string(text), "img/"+p.Name) {
 			t.Errorf("plot %s is not shown", p.Name)
 		}
@@ -91,7 +98,7 @@ func outline(text string) []string {
 
 func TestJSONHasTheNamesScriptsRelyOn(t *testing.T) {
 	var b bytes.Buffer
-	if err := shortCheck(t, 1, 2).WriteJSON(&b); err != nil {
+	if err := shortCheck(t).WriteJSON(&b); err != nil {
 		t.Fatal(err)
 	}
 	type half struct {
@@ -136,7 +143,7 @@ func TestMisfitsAreListed(t *testing.T) {
 }
 
 func TestPlotsAreWellFormed(t *testing.T) {
-	for _, p := range shortCheck(t, 1, 2).Plots() {
+	for _, p := range shortCheck(t).Plots() {
 		var b bytes.Buffer
 		if err := p.WriteSVG(&b); err != nil {
 			t.Fatal(err)
@@ -178,7 +185,7 @@ func TestWorkloadsAreDocumented(t *testing.T) {
 }
 
 func TestTableOfEmptyHalves(t *testing.T) {
-	c := shortCheck(t, 1)
+	c := shortCheck(t)
 	c.Comparison.Runs = c.Comparison.Runs[:2]
 	c.Comparison.HeldOut = fleet.FitErrors{}
 	var b bytes.Buffer
