@@ -45,7 +45,7 @@ var (
 var errShape = errors.New("neither an array nor a map")
 
 // maxInt bounds the small numbers of an event: block size and group.
-const maxInt = 1 << 20
+const maxInt = 1 << 16
 
 // decode calls yield for each event of a message, in order. vLLM encodes batches
 // and events as arrays, recent versions as maps; either may have fields that are

@@ -170,8 +170,9 @@ func FuzzDecode(f *testing.F) {
 	first := stored("GPU", nil, ids(1), 1, 2, 3, 4)
 	f.Add(batch(1, first, all, removed("GPU", uint64(1)), cleared))
 	f.Add(mapBatch(1, first, all, removed("CPU", []byte("abc"))))
+	config, metrics, hash := testConfig(f, `{"maxBlocks": 8}`), testMetrics(f), newHasher()
 	f.Fuzz(func(t *testing.T, message []byte) {
-		x := testIndex(t, `{"maxBlocks": 8}`)
+		x := newIndex(hash, config, metrics)
 		_ = decode(message, x.apply)
 		_ = decode(message, x.apply)
 		checkBlocks(t, x.blocks)

@@ -25,6 +25,7 @@ type scripted struct {
 	// drop is how many messages of a replay get through; 0 is all. What a full
 	// ROUTER socket drops includes the end of the replay.
 	drop int
+	hole uint64 // number that the next replay leaves out; 0 is none
 }
 
 func (s *scripted) subscribe(context.Context) (stream, error) { return s, nil }
@@ -49,6 +50,10 @@ func (s *scripted) replay(_ context.Context, from uint64, yield func(message) er
 	passed := 0
 	for _, m := range s.engine.buffer {
 		if m.number < from {
+			continue
+		}
+		if s.hole > 0 && m.number == s.hole {
+			s.hole = 0
 			continue
 		}
 		if passed++; s.drop > 0 && passed > s.drop {
@@ -247,6 +252,17 @@ func TestFollowerHeals(t *testing.T) {
 			replays: true,
 			steps: []step{func(e *testEngine, s *scripted) []message {
 				s.drop = 2
+				for i := range 6 {
+					e.publish(e.store("gpu", a, i, i+1))
+				}
+				return nil
+			}},
+			whole: true,
+		},
+		"a replay with a hole": {
+			replays: true,
+			steps: []step{func(e *testEngine, s *scripted) []message {
+				s.hole = 3
 				for i := range 6 {
 					e.publish(e.store("gpu", a, i, i+1))
 				}

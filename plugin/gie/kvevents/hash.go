@@ -30,6 +30,9 @@ func (h hasher) sum(preimage, extra []byte) uint64 {
 // chain names the whole blocks of a prompt. The extra keys are those of its
 // first block.
 func (h hasher) chain(tokens []uint32, blockSize int, parent uint64, extra []byte) []uint64 {
+	if len(tokens) < blockSize {
+		return nil
+	}
 	names := make([]uint64, 0, len(tokens)/blockSize)
 	buf := make([]byte, 0, 8+4*blockSize+len(extra))
 	for len(tokens) >= blockSize {
