@@ -47,6 +47,7 @@ func TestResponses(t *testing.T) {
 		{"not streamed", false, whole, []piece{{3 * time.Second, true, usage(1000, 7)}}, 0, 1, ""},
 		{"stream asked for, not given", true, whole, []piece{{time.Second, true, usage(1000, 7)}}, 0, 1, ""},
 		{"refused", true, refused, []piece{{time.Second, false, requestcontrol.Usage{}}, {0, true, requestcontrol.Usage{}}}, 0, 0, ""},
+		{"refused as a stream", true, map[string]string{":status": "500", "content-type": "text/event-stream"}, []piece{{time.Second, false, requestcontrol.Usage{}}, {0, true, usage(9, 9)}}, 0, 0, ""},
 		{"client went away before headers", true, nil, []piece{{time.Second, true, requestcontrol.Usage{}}}, 0, 0, ""},
 		{"client went away before the first token", true, stream, []piece{{time.Second, true, requestcontrol.Usage{}}}, 0, 0, ""},
 		{"proxy without status", true, map[string]string{}, []piece{{time.Second, false, requestcontrol.Usage{}}, {0, true, usage(9, 9)}}, 1, 1, "unknown"},
@@ -57,6 +58,10 @@ func TestResponses(t *testing.T) {
 			f.PreRequest(context.Background(), request, chosen(engine("a", nil, little)))
 			f.respond(request, test.headers, test.pieces)
 
+			started := f.counter("selective_kv_cost_started_total")
+			if (started == 1) != test.streamed {
+				t.Errorf("%g requests whose first token is awaited, streamed %v", started, test.streamed)
+			}
 			count := 0.0
 			if test.ttft > 0 {
 				count = 1
