@@ -89,10 +89,7 @@ func BenchmarkPrepareRequestData(b *testing.B) {
 	for i := range 8 {
 		name := fmt.Sprint("pod", i)
 		endpoints = append(endpoints, scheduling.NewEndpoint(metadata(name, "127.0.0.1"), nil, nil))
-		f := &followed{follower: p.follower(name, "127.0.0.1", 0), stop: func() {}}
-		f.index.take(b, benchStored("GPU", i, benchPrompt(i, 8192)), benchStored("CPU", i, benchPrompt(i, 8192)))
-		f.connected.Store(true)
-		p.followers.Store("default/"+name, f)
+		p.pretend(name).index.take(b, benchStored("GPU", i, benchPrompt(i, 8192)), benchStored("CPU", i, benchPrompt(i, 8192)))
 	}
 	b.ReportAllocs()
 	for b.Loop() {

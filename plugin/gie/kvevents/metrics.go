@@ -58,6 +58,7 @@ type outcome uint8
 
 const (
 	outcomeTokens outcome = iota
+	outcomeNoEndpoint
 	outcomeUnsupported
 	outcomeMultimodal
 	outcomeTooLong
@@ -69,7 +70,7 @@ const (
 	outcomes = iota
 )
 
-var outcomeNames = [outcomes]string{"tokens", "unsupported", "multimodal", "too_long", "no_tokenizer", "tokenizer_busy", "tokenizer_timeout", "tokenizer_error"}
+var outcomeNames = [outcomes]string{"tokens", "no_endpoint", "unsupported", "multimodal", "too_long", "no_tokenizer", "tokenizer_busy", "tokenizer_timeout", "tokenizer_error"}
 
 const prefix = "selective_kv_evidence_"
 
@@ -92,8 +93,8 @@ type metrics struct {
 // connected, and the blocks they hold.
 func newMetrics(r prometheus.Registerer, state func() (endpoints, connected, blocks int)) (*metrics, error) {
 	m := &metrics{}
-	m.vector("requests_total", "Requests, by whether their tokens could be told.", "result", outcomeNames[:], m.requests[:])
-	m.vector("lookups_total", "Candidate endpoints of those requests, by what they could say.", "result", lookupNames[:], m.lookups[:])
+	m.vector("requests_total", "Requests, by whether their tokens could be told, or why it was not worth the try.", "result", outcomeNames[:], m.requests[:])
+	m.vector("lookups_total", "Candidate endpoints of requests with tokens or without an endpoint, by what they could say.", "result", lookupNames[:], m.lookups[:])
 	m.vector("skipped_total", "Events or blocks left out, by reason.", "reason", skipNames[:], m.skipped[:])
 	m.vector("resets_total", "Times an endpoint's blocks were forgotten, by reason.", "reason", lossNames[:], m.resets[:])
 	m.batches = m.counter("batches_total", "Messages applied.")

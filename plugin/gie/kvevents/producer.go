@@ -103,7 +103,9 @@ func New(ctx context.Context, o Options) (*Producer, error) {
 		return nil, fmt.Errorf("%s: registering metrics: %w", Type, err)
 	}
 	if p.tokenizer == nil && p.config.Tokenizer != nil {
-		p.tokenizer = newHTTPTokenizer(p.config.Tokenizer, p.metrics)
+		t := newHTTPTokenizer(p.config.Tokenizer, p.metrics)
+		context.AfterFunc(ctx, t.client.CloseIdleConnections)
+		p.tokenizer = t
 	}
 	return p, nil
 }
@@ -223,6 +225,11 @@ func (p *Producer) Forget(name string) {
 // that can tell it. It never fails: without evidence the policy lets a request
 // load.
 func (p *Producer) PrepareRequestData(ctx context.Context, r *scheduling.LLMRequest, endpoints []scheduling.Endpoint) error {
+	if !p.anyReady(endpoints) { // spare the tokenizer
+		p.metrics.requests[outcomeNoEndpoint].Inc()
+		p.publish(nil, endpoints)
+		return nil
+	}
 	prompts, err := p.prompts(ctx, r, p.server(r, endpoints))
 	var why refusal
 	if errors.As(err, &why) {
@@ -230,6 +237,22 @@ func (p *Producer) PrepareRequestData(ctx context.Context, r *scheduling.LLMRequ
 		return nil
 	}
 	p.metrics.requests[outcomeTokens].Inc()
+	p.publish(prompts, endpoints)
+	return nil
+}
+
+func (p *Producer) anyReady(endpoints []scheduling.Endpoint) bool {
+	for _, e := range endpoints {
+		if meta := e.GetMetadata(); meta != nil {
+			if f := p.find(meta.NamespacedName.String()); f != nil && f.lookup() == lookupKnown {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (p *Producer) publish(prompts []Prompt, endpoints []scheduling.Endpoint) {
 	known := make([]chains, len(prompts))
 	for i := range prompts {
 		known[i].prompt = &prompts[i]
@@ -241,7 +264,6 @@ func (p *Producer) PrepareRequestData(ctx context.Context, r *scheduling.LLMRequ
 			e.Put(evidence.PrefixTiersKey, tiers)
 		}
 	}
-	return nil
 }
 
 // server picks the candidate to tokenize with, by the request's identity.
@@ -267,6 +289,9 @@ func (p *Producer) tiers(e scheduling.Endpoint, prompts []chains) (*evidence.Pre
 			p.log.Warn("KV events: an endpoint is not followed; list the plugin under endpoint-notification-source", "endpoint", meta.NamespacedName.String())
 		})
 		return nil, lookupUnfollowed
+	}
+	if why := f.lookup(); why != lookupKnown {
+		return nil, why
 	}
 	tiers := &evidence.PrefixTiers{Prompts: make([]plugin.PrefixMatch, len(prompts))}
 	for i := range prompts {

@@ -85,6 +85,14 @@ func (p *Producer) ask(t testing.TB, body string, endpoints ...string) map[strin
 	return found
 }
 
+// pretend has an endpoint followed, connected and known, without an engine.
+func (p *Producer) pretend(name string) *followed {
+	f := &followed{follower: p.follower(name, "127.0.0.1", 0), stop: func() {}}
+	f.connected.Store(true)
+	p.followers.Store("default/"+name, f)
+	return f
+}
+
 func bodyOf(tokens ...[]uint32) string {
 	b, err := json.Marshal(map[string]any{"model": "model", "prompt": tokens})
 	if err != nil {
@@ -136,6 +144,42 @@ func TestProducerFollowsAnEngine(t *testing.T) {
 	p.event(t, datalayer.EventDelete, "pod", "127.0.0.1")
 	if n, _, _ := p.state(); n != 0 {
 		t.Errorf("%d endpoints followed", n)
+	}
+}
+
+func TestEndpointsMoveAndGo(t *testing.T) {
+	port := freePorts(t)
+	a := sequenceOf(0, 0, 6)
+	for i := range 2 {
+		engine := newPublisher(t, fmt.Sprintf("127.0.0.%d", i+1), port)
+		engine.publish(engine.engine.store("GPU", a, 0, i+1))
+	}
+	// Rank 1 has its ports one above those configured.
+	p := testProducer(t, fmt.Sprintf(`{"port": %d, "replayPort": %d}`, port-1, port), nil)
+	holds := func(want int) func() bool {
+		return func() bool {
+			m, _, ok := p.Match(Prompt{Tokens: a}, "default/pod-rank-1")
+			return ok && m.CachedBlocks == want
+		}
+	}
+	p.event(t, datalayer.EventAddOrUpdate, "pod-rank-1", "127.0.0.1")
+	eventually(t, "first address", holds(1))
+	first := p.find("default/pod-rank-1")
+	p.event(t, datalayer.EventAddOrUpdate, "pod-rank-1", "127.0.0.1")
+	if p.find("default/pod-rank-1") != first {
+		t.Error("an update without a change starts anew")
+	}
+	p.event(t, datalayer.EventAddOrUpdate, "pod-rank-1", "127.0.0.2")
+	eventually(t, "second address", holds(2))
+	eventually(t, "first connection closed", func() bool { return !first.connected.Load() })
+	second := p.find("default/pod-rank-1")
+	p.event(t, datalayer.EventDelete, "pod-rank-1", "127.0.0.2")
+	eventually(t, "second connection closed", func() bool { return !second.connected.Load() })
+	if err := p.ExtractEndpoint(t.Context(), datalayer.EndpointEvent{}); err == nil {
+		t.Error("an event without an endpoint is taken")
+	}
+	if err := p.Follow("default/pod", "", 0); err == nil {
+		t.Error("an endpoint without an address is taken")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"sigs.k8s.io/gateway-api-inference-extension/pkg/epp/framework/interface/scheduling"
 )
@@ -121,6 +122,23 @@ func TestTokensOfOtherPlugins(t *testing.T) {
 	}
 }
 
+// TestTokenizerIsSparedWithoutAnEndpoint has an endpoint that is not connected.
+func TestTokenizerIsSparedWithoutAnEndpoint(t *testing.T) {
+	tokenizer := &spelling{}
+	p := testProducer(t, "", tokenizer)
+	p.pretend("pod").connected.Store(false)
+	if found := p.ask(t, `{"prompt": "text"}`, "pod", "stranger"); len(found) > 0 || len(tokenizer.calls) > 0 {
+		t.Errorf("found %v, calls %v", found, tokenizer.calls)
+	}
+	for counter, want := range map[prometheus.Counter]float64{
+		p.metrics.requests[outcomeNoEndpoint]: 1, p.metrics.lookups[lookupDisconnected]: 1, p.metrics.lookups[lookupUnfollowed]: 1,
+	} {
+		if got := testutil.ToFloat64(counter); got != want {
+			t.Errorf("%v: %v", counter.Desc(), got)
+		}
+	}
+}
+
 func TestRequestsWithoutTokensAreCounted(t *testing.T) {
 	raw := &scheduling.LLMRequest{Body: &scheduling.LLMRequestBody{Payload: scheduling.RawPayload("x")}}
 	text := &scheduling.LLMRequest{Body: &scheduling.LLMRequestBody{Payload: scheduling.PayloadMap{"prompt": "x"}}}
@@ -139,6 +157,7 @@ func TestRequestsWithoutTokensAreCounted(t *testing.T) {
 		{text, &spelling{}, outcomeTokens},
 	} {
 		p := testProducer(t, "", test.tokenizer)
+		p.pretend("pod")
 		e := scheduling.NewEndpoint(metadata("pod", "127.0.0.1"), nil, nil)
 		if err := p.PrepareRequestData(t.Context(), test.request, []scheduling.Endpoint{e}); err != nil {
 			t.Error(err)
