@@ -8,9 +8,6 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net"
-	"reflect"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -66,13 +63,6 @@ type Producer struct {
 	followers sync.Map // name -> *followed
 	unnoticed sync.Once
 	changes   sync.Mutex
-}
-
-// followed is a follower and how to stop it.
-type followed struct {
-	*follower
-	address string
-	stop    context.CancelFunc
 }
 
 // New returns a Producer whose followers end with ctx.
@@ -137,89 +127,6 @@ func (p *Producer) Consumes() map[string]any { return nil }
 
 // Wait returns when all followers have ended, after the context has.
 func (p *Producer) Wait() { p.running.Wait() }
-
-// ExpectedInputType implements the framework's Extractor.
-func (p *Producer) ExpectedInputType() reflect.Type { return datalayer.EndpointEventReflectType }
-
-// Extract implements the framework's Extractor. It is not called.
-func (p *Producer) Extract(context.Context, any, datalayer.Endpoint) error { return nil }
-
-// ExtractEndpoint begins and ends to follow endpoints.
-func (p *Producer) ExtractEndpoint(_ context.Context, e datalayer.EndpointEvent) error {
-	if e.Endpoint == nil || e.Endpoint.GetMetadata() == nil {
-		return errors.New("endpoint event without an endpoint")
-	}
-	meta := e.Endpoint.GetMetadata()
-	name := meta.NamespacedName.String()
-	if e.Type == datalayer.EventDelete {
-		p.Forget(name)
-		return nil
-	}
-	return p.Follow(name, meta.Address, rank(meta.NamespacedName.Name))
-}
-
-// rank of an endpoint that is one of several in a pod, by the name that the
-// framework gives it.
-func rank(name string) int {
-	i := strings.LastIndex(name, "-rank-")
-	if i < 0 {
-		return 0
-	}
-	n, err := strconv.ParseUint(name[i+len("-rank-"):], 10, 10)
-	if err != nil {
-		return 0
-	}
-	return int(n)
-}
-
-// Follow begins to follow an engine, unless it is followed already at this
-// address.
-func (p *Producer) Follow(name, address string, rank int) error {
-	if address == "" {
-		return fmt.Errorf("endpoint %s has no address", name)
-	}
-	p.changes.Lock()
-	defer p.changes.Unlock()
-	if p.ctx.Err() != nil {
-		return p.ctx.Err()
-	}
-	if old, ok := p.followers.Load(name); ok {
-		if old.(*followed).address == address {
-			return nil
-		}
-		old.(*followed).stop()
-	}
-	ctx, stop := context.WithCancel(p.ctx)
-	f := &followed{p.follower(name, address, rank), address, stop}
-	p.followers.Store(name, f)
-	p.running.Go(func() {
-		defer stop()
-		f.run(ctx)
-	})
-	return nil
-}
-
-func (p *Producer) follower(name, address string, rank int) *follower {
-	s := &zmqSource{
-		events:  net.JoinHostPort(address, strconv.Itoa(p.config.Port+rank)),
-		topic:   p.config.Topic,
-		limit:   p.config.MaxMessageBytes,
-		timeout: p.config.Timeout,
-	}
-	if p.config.ReplayPort > 0 {
-		s.replays = net.JoinHostPort(address, strconv.Itoa(p.config.ReplayPort+rank))
-	}
-	return newFollower(s, &p.config, p.hash, p.metrics, p.log.With("endpoint", name), p.now)
-}
-
-// Forget ends to follow an engine.
-func (p *Producer) Forget(name string) {
-	p.changes.Lock()
-	defer p.changes.Unlock()
-	if f, ok := p.followers.LoadAndDelete(name); ok {
-		f.(*followed).stop()
-	}
-}
 
 // PrepareRequestData publishes the request's prefix on each candidate endpoint
 // that can tell it. It never fails: without evidence the policy lets a request
@@ -304,14 +211,6 @@ func (p *Producer) tiers(e scheduling.Endpoint, prompts []chains) (*evidence.Pre
 	return tiers, lookupKnown
 }
 
-func (p *Producer) find(name string) *followed {
-	f, ok := p.followers.Load(name)
-	if !ok {
-		return nil
-	}
-	return f.(*followed)
-}
-
 // Match returns the prefix of a prompt that an endpoint holds, and the size of
 // its blocks in tokens. ok is false if that cannot be told.
 func (p *Producer) Match(prompt Prompt, endpoint string) (match plugin.PrefixMatch, blockSize int, ok bool) {
@@ -321,17 +220,4 @@ func (p *Producer) Match(prompt Prompt, endpoint string) (match plugin.PrefixMat
 	}
 	match, blockSize, why := f.match(&chains{prompt: &prompt})
 	return match, blockSize, why == lookupKnown
-}
-
-func (p *Producer) state() (endpoints, connected, blocks int) {
-	p.followers.Range(func(_, v any) bool {
-		f := v.(*followed)
-		endpoints++
-		if f.connected.Load() {
-			connected++
-		}
-		blocks += f.index.len()
-		return true
-	})
-	return endpoints, connected, blocks
 }
