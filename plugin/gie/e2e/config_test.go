@@ -4,7 +4,9 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,6 +63,22 @@ func TestConfigurations(t *testing.T) {
 			t.Errorf("arrived as %q", a.body)
 		}
 		e.shows(1, time.Second, "selective_kv_adapter_skipped_total", "reason=raw_body")
+	})
+
+	t.Run("token IDs", func(t *testing.T) {
+		withParser := strings.Replace(config, "- type: random-picker", "- type: openai-tokens-parser\n- type: random-picker", 1)
+		e := start(t, fmt.Sprintf(withParser+"parser: {pluginRef: openai-tokens-parser}\n", eventPort, replayPort, filepath.Join(t.TempDir(), "qwen.json")))
+		eventually(t, "the engine's blocks are known", 10*time.Second, func() bool {
+			s, err := e.scrape()
+			return err == nil && s.sum("selective_kv_evidence_blocks") >= cpuBlocks
+		})
+		for prompt, want := range map[string]bool{hot: false, cold: true} {
+			ids, _ := json.Marshal(words(prompt))
+			sent := `{"model":"m","prompt":` + string(ids) + `}`
+			if a := f.send(e, completions, sent); limited(t, a) != want {
+				t.Errorf("arrived as %.80s..., told not to load: want %v", a.body, want)
+			}
+		}
 	})
 
 	for _, name := range []string{"static.yaml", "tuned.yaml"} {

@@ -1,6 +1,7 @@
 // Command epp is the Endpoint Picker of gateway-api-inference-extension with
-// the plugins "selective-kv-policy" and "kv-events-producer" built in. It takes
-// the flags and the EndpointPickerConfig of the stock one.
+// the plugins "selective-kv-policy", "kv-events-producer" and
+// "openai-tokens-parser" built in. It takes the flags and the
+// EndpointPickerConfig of the stock one.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 func main() {
 	plugin.Register(gie.PluginType, gie.Factory)
 	plugin.Register(kvevents.Type, kvevents.Factory)
+	plugin.Register(kvevents.ParserType, kvevents.ParserFactory)
 	if err := runner.NewRunner().WithExecutableName("kvtuner EPP").Run(ctrl.SetupSignalHandler()); err != nil {
 		os.Exit(1)
 	}
