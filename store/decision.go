@@ -29,17 +29,16 @@ type Kind string
 // Kinds of decision, in the order a pool usually sees them.
 const (
 	KindAdopt     Kind = "adopt"     // took over the parameters found at start
+	KindSuggest   Kind = "suggest"   // observe mode: what would be tried
 	KindTrial     Kind = "trial"     // started trying a candidate
 	KindMove      Kind = "move"      // the candidate was better: it is the incumbent
 	KindKeep      Kind = "keep"      // worse or no detectable difference: incumbent stays
 	KindAbort     Kind = "abort"     // guard or missing data ended a trial
-	KindShed      Kind = "shed"      // collapse: restores reduced at once, without a trial
-	KindRecover   Kind = "recover"   // restores allowed again after a shed
+	KindShed      Kind = "shed"      // collapse: started trying to stop restores, at once
+	KindRecover   Kind = "recover"   // back towards the initial gate: no worse is enough
 	KindRest      Kind = "rest"      // search settled
 	KindWake      Kind = "wake"      // a change was detected: search again
 	KindHold      Kind = "hold"      // tuning suspended: no data, outside schedule, no effect
-	KindPause     Kind = "pause"     // by hand
-	KindResume    Kind = "resume"    // by hand
 	KindDrift     Kind = "drift"     // someone else wrote the document
 	KindRollback  Kind = "rollback"  // back to the last known good after a move
 	KindReconcile Kind = "reconcile" // a trial left by an earlier tuner was ended
@@ -55,7 +54,7 @@ type Evidence struct {
 	// Curves are what restoring and recomputing cost, by reusable tokens, when
 	// the decision was taken.
 	Curves []CurveBucket `json:"curves,omitempty"`
-	// Alternatives are the candidates considered, the chosen one first.
+	// Alternatives are the other candidates considered.
 	Alternatives []Alternative `json:"alternatives,omitempty"`
 	// Samples are the observations, oldest first.
 	Samples []Sample `json:"samples,omitempty"`
@@ -89,7 +88,7 @@ type CurveBucket struct {
 	// Reusable is the lower end of the bucket, in tokens; Tokens their mean.
 	Reusable float64 `json:"reusable"`
 	Tokens   float64 `json:"tokens"`
-	// Requests behind the estimate, recent ones weighing more.
+	// Requests seen, whichever action they got.
 	Requests float64 `json:"requests"`
 	// RecomputeSeconds is what computing the tokens costs all requests together;
 	// RestoreSeconds what restoring adds to a request's TTFT, nil if no restores

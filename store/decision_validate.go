@@ -25,8 +25,8 @@ const (
 // Kinds returns every kind, in the order a pool usually sees them.
 func Kinds() []Kind {
 	return []Kind{
-		KindAdopt, KindTrial, KindMove, KindKeep, KindAbort, KindShed, KindRecover, KindRest,
-		KindWake, KindHold, KindPause, KindResume, KindDrift, KindRollback, KindReconcile,
+		KindAdopt, KindSuggest, KindTrial, KindMove, KindKeep, KindAbort, KindShed, KindRecover, KindRest,
+		KindWake, KindHold, KindDrift, KindRollback, KindReconcile,
 	}
 }
 

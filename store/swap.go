@@ -20,16 +20,14 @@ func accept(d *Document, pool string) error {
 	return nil
 }
 
-// follows checks next against the stored document, nil if there is none.
+// follows checks next against the stored document, nil if there is none. Where
+// there is none any revision may come first, so that a document that was lost can
+// be written again above the revision that its readers have seen.
 func follows(stored, next *Document) error {
-	var revision int64
-	if stored != nil {
-		revision = stored.Revision
+	if stored == nil || next.Revision-1 == stored.Revision {
+		return nil
 	}
-	if next.Revision-1 != revision {
-		return &ConflictError{Stored: revision, Next: next.Revision}
-	}
-	return nil
+	return &ConflictError{Stored: stored.Revision, Next: next.Revision}
 }
 
 func acceptCheckpoint(checkpoint []byte) error {

@@ -15,48 +15,41 @@ type controller struct {
 	search   searcher
 
 	incumbent store.Params
-	lastGood  store.Params
 	climber   climber
 	memory    memory
 
-	// settled is when the parameters in force have been so long enough for the
-	// storage backlog of their predecessor to be gone; zero while an
-	// acknowledgement is awaited.
-	settled  time.Time
+	// revision whose acknowledgement is awaited, since awaited; settled is when
+	// the parameters in force have been so for long enough for the storage
+	// backlog of their predecessor to be gone, zero before the acknowledgement.
 	revision int64
+	awaited  time.Time
+	settled  time.Time
 
 	trial     *switchback
 	probation *probation
-	history   []Sample // the incumbent's, since settled
+	history   []Sample // the incumbent's, contiguous, since settled
 	log       []evidence
 	change    cusum
+	exposed   exposure
 
-	collapse   []Sample // in a row, whichever arm was in force
-	cooldown   time.Time
-	aborts     int
-	shedAt     time.Time
-	sheds      int
-	holding    bool
-	unknown    int
-	proposed   map[store.Params]time.Time // observe mode: said already
+	collapse []Sample // the incumbent's, in a row
+	shedAt   time.Time
+	sheds    int
+	cooldown time.Time
+	aborts   int
+
+	unknown    int  // samples in a row
+	holding    bool // and said so
+	suggested  map[store.Params]time.Time
 	lastSample Sample
-}
-
-// probation watches a move: if the new incumbent turns out worse than the old
-// one was, the move is rolled back.
-type probation struct {
-	former   store.Params
-	logCost  float64 // the former incumbent's, in the trial
-	until    time.Time
-	samples  []float64
-	variance float64
 }
 
 // observation is one step's input.
 type observation struct {
 	sample Sample
-	// open tells whether the schedule allows tuning.
-	open bool
+	// open tells whether the schedule allows tuning; room, whether it still will
+	// when a pair of blocks begun now ends.
+	open, room bool
 }
 
 // action is what a step asks of the shell: publish a change, record a decision,
@@ -78,8 +71,8 @@ const historyLength = 80
 func newController(s Settings, incumbent store.Params, now time.Time) *controller {
 	return &controller{
 		settings: s, search: searcher{settings: s, ladder: newLadder(s.Bounds)},
-		incumbent: incumbent, lastGood: incumbent, climber: newClimber(s.Search, now),
-		proposed: map[store.Params]time.Time{},
+		incumbent: incumbent, climber: newClimber(s.Search, now), awaited: now,
+		suggested: map[store.Params]time.Time{},
 	}
 }
 
@@ -87,24 +80,23 @@ func newController(s Settings, incumbent store.Params, now time.Time) *controlle
 // see enough, do no harm, finish what is running, then look for better.
 func (c *controller) next(o observation) action {
 	s := o.sample
-	c.lastSample = s
 	c.note(s)
-	c.watchCollapse(s)
 	if c.trial != nil {
 		return c.inTrial(o)
 	}
-	if s.State == Unknown || s.Plugin.State != OK {
-		return c.blind(s)
+	if why := c.blindness(s); why != "" {
+		return c.blind(s, why)
 	}
 	c.holding, c.unknown = false, 0
+	if !c.settle(s) {
+		return action{}
+	}
+	c.watchCollapse(s)
 	if a, acted := c.shed(o); acted {
 		return a
 	}
-	if !c.settle(s) || s.State == Idle {
-		return action{}
-	}
 	cost, ok := c.settings.Objective.Cost(s.Signals)
-	if !ok {
+	if s.State == Idle || !ok {
 		return action{}
 	}
 	c.remember(s)
@@ -117,7 +109,7 @@ func (c *controller) next(o observation) action {
 	if c.change.add(math.Log(cost)) {
 		return c.wake(s)
 	}
-	if s.To.Before(c.cooldown) || len(c.history) < c.blockSamples() {
+	if !o.room || s.To.Before(c.cooldown) || len(c.history) < c.blockSamples() {
 		return action{}
 	}
 	return c.propose(s)
@@ -125,25 +117,44 @@ func (c *controller) next(o observation) action {
 
 // note keeps the evidence behind the cost curves, whichever arm is in force.
 func (c *controller) note(s Sample) {
+	c.lastSample = s
 	if s.State != OK || s.Plugin.State != OK {
 		return
 	}
 	c.log = append(c.log, evidence{at: s.To, points: s.Plugin.Curve, signals: s.Signals})
-	oldest := s.To.Add(-(maxReach + 1) * c.settings.Search.Evidence)
-	for len(c.log) > 0 && c.log[0].at.Before(oldest) {
+	oldest := s.To.Add(-maxReach * c.settings.Search.Evidence)
+	for len(c.log) > 0 && (c.log[0].at.Before(oldest) || c.log[0].at.After(s.To)) {
 		c.log = c.log[1:]
 	}
 }
 
-// blind holds still without data: nothing moves, and after a while that is said
-// once.
-func (c *controller) blind(s Sample) action {
+// blindness says why nothing can be decided on a sample; empty means it can.
+func (c *controller) blindness(s Sample) string {
+	switch {
+	case s.why() != "":
+		return s.why()
+	case c.settled.IsZero() && !s.Plugin.shows(c.revision) && s.To.Sub(c.awaited) > ackTimeout:
+		return unacknowledged(s, c.revision)
+	}
+	return ""
+}
+
+// ackTimeout is how long every EPP replica has to show a new revision.
+const ackTimeout = 2 * time.Minute
+
+func unacknowledged(s Sample, revision int64) string {
+	return fmt.Sprintf("the EPP replicas show revisions %d to %d, not %d, after %v: does the plugin watch this document?",
+		s.Plugin.Oldest, s.Plugin.Newest, revision, ackTimeout)
+}
+
+// blind holds still: nothing moves, and after a while that is said once.
+func (c *controller) blind(s Sample, why string) action {
 	c.unknown++
 	if c.holding || c.unknown < holdAfter {
 		return action{}
 	}
 	c.holding = true
-	return c.decide(store.KindHold, s, c.incumbent, "no decisions are taken while data is missing: "+s.why())
+	return c.decide(store.KindHold, s, c.incumbent, "no decisions are taken: "+why)
 }
 
 // holdAfter is how many unknown samples in a row are worth a record.
@@ -153,7 +164,7 @@ const holdAfter = 4
 // were acknowledged, and the washout since is over.
 func (c *controller) settle(s Sample) bool {
 	if c.settled.IsZero() {
-		if s.Plugin.Revision < c.revision {
+		if !s.Plugin.shows(c.revision) {
 			return false
 		}
 		c.settled = s.To.Add(c.settings.Trial.Washout)
@@ -163,27 +174,34 @@ func (c *controller) settle(s Sample) bool {
 
 // awaiting an acknowledgement of a revision that was, or is about to be, written.
 func (c *controller) awaiting(revision int64, now time.Time) {
-	c.revision = revision
+	c.revision, c.awaited, c.settled = revision, now, time.Time{}
 	if c.trial != nil {
 		c.trial.switched, c.trial.acked = now, time.Time{}
 	}
-	c.settled = time.Time{}
 }
 
 // adopt parameters that someone else chose, and leave them alone for a while.
-func (c *controller) adopt(p store.Params, revision int64, now time.Time) {
-	c.incumbent, c.lastGood = p, p
-	c.trial, c.probation, c.history, c.change = nil, nil, nil, cusum{}
+func (c *controller) adopt(p store.Params, now time.Time) {
+	c.leaveTrial(now)
+	c.incumbent, c.probation = p, nil
+	c.forgetSamples()
 	c.climber.wake(c.settings.Search, now)
-	c.cooldown = now.Add(c.settings.Guard.Cooldown)
-	c.awaiting(revision, now)
+	c.cooldown = later(c.cooldown, now.Add(c.settings.Guard.Cooldown))
 }
 
+// forgetSamples of the incumbent: what is in force is no longer the same.
+func (c *controller) forgetSamples() {
+	c.history, c.change, c.collapse = nil, cusum{}, nil
+}
+
+// remember a sample of the incumbent. One that does not follow the last begins a
+// new history: a candidate is never judged against another hour.
 func (c *controller) remember(s Sample) {
-	c.history = append(c.history, s)
-	if len(c.history) > historyLength {
-		c.history = c.history[1:]
+	if n := len(c.history); n > 0 && s.From.Sub(c.history[n-1].To).Abs() > 2*c.settings.step() {
+		c.history, c.change = nil, cusum{}
 	}
+	c.history = append(c.history, s)
+	c.history = c.history[max(0, len(c.history)-historyLength):]
 }
 
 // blockSamples is the number of samples in the judged part of a block.
@@ -206,25 +224,28 @@ func (c *controller) logCosts(samples []Sample) []float64 {
 // wake starts the search over: the workload or the fleet has changed.
 func (c *controller) wake(s Sample) action {
 	c.climber.wake(c.settings.Search, s.To)
-	c.history, c.cooldown = nil, s.To
+	c.history = nil
 	return c.decide(store.KindWake, s, c.incumbent, "the incumbent's cost has left its band: the workload or the fleet has changed, and the search starts over")
 }
 
 // propose looks for a candidate and starts its trial.
 func (c *controller) propose(s Sample) action {
+	if c.exposed.share(s.To) >= c.settings.Guard.MaxExposure {
+		return action{}
+	}
 	v := c.view(s)
 	wasResting := c.climber.Resting
 	p, ok := c.search.propose(&c.climber, v)
-	if !ok {
-		if c.climber.Resting && !wasResting {
-			return c.decide(store.KindRest, s, c.incumbent, "no step from the incumbent promises an improvement: the search rests until something changes")
-		}
-		return action{}
-	}
-	if c.settings.Mode == Observe {
+	switch {
+	case ok && c.settings.Mode == Observe:
 		return c.suggest(s, p)
+	case ok:
+		return c.start(s, p, c.recent(c.blockSamples()))
+	case c.climber.Resting && !wasResting:
+		c.learn(v, c.incumbent, s.To)
+		return c.decide(store.KindRest, s, c.incumbent, "no step from the incumbent promises an improvement: the search rests until something changes")
 	}
-	return c.start(s, p, c.recent(c.blockSamples()))
+	return action{}
 }
 
 func (c *controller) view(s Sample) view {
@@ -236,21 +257,28 @@ func (c *controller) view(s Sample) view {
 	}
 	if m, ok := fitCurves(c.log, s.To, c.settings.Search); ok {
 		v.model = &m
-		if sig, ok := sign(v.recent.Signals, v.model); ok {
+		if sig, ok := signatureOf(v.recent.Signals, v.model); ok {
 			v.recalled = c.memory.recall(sig)
 		}
 	}
 	return v
 }
 
+// learn that p is the best known for the workload in view.
+func (c *controller) learn(v view, p store.Params, now time.Time) {
+	if sig, ok := signatureOf(v.recent.Signals, v.model); ok {
+		c.memory = c.memory.remember(sig, p, now)
+	}
+}
+
 // suggest says, in observe mode, what would be tried, once per candidate and
 // exploring interval.
 func (c *controller) suggest(s Sample, p proposal) action {
-	if until, said := c.proposed[p.params]; said && s.To.Before(until) {
+	if until, said := c.suggested[p.params]; said && s.To.Before(until) {
 		return action{}
 	}
-	c.proposed[p.params] = s.To.Add(c.settings.Search.Explore)
-	a := c.decide(store.KindTrial, s, p.params, fmt.Sprintf("would try %s instead of %s: %s; nothing is published in observe mode", p.params, c.incumbent, p.why))
+	c.suggested[p.params] = s.To.Add(c.settings.Search.Explore)
+	a := c.decide(store.KindSuggest, s, p.params, fmt.Sprintf("would try %s instead of %s: %s; nothing is published in observe mode", p.params, c.incumbent, p.why))
 	a.decision.Evidence.Alternatives, a.decision.Evidence.Curves = p.alternatives, p.curves
 	return a
 }
@@ -262,4 +290,19 @@ func (c *controller) decide(k store.Kind, s Sample, to store.Params, reason stri
 		Pool: c.settings.Name, Time: s.To, Kind: k, Mode: string(c.settings.Mode),
 		From: c.incumbent, To: to, Reason: reason, Evidence: e,
 	}}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func mean(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
 }

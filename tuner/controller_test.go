@@ -53,9 +53,9 @@ func (w *world) sample() Sample {
 		Seconds: seconds, Requests: requests, E2ESeconds: requests * e2e, FirstTokens: requests, TTFTSeconds: 0.1 * requests * e2e,
 		WithinSLO: requests, HasSLO: true, Prompt: 1000 * requests, RunningSeconds: 60 * seconds, Engines: 4,
 	}}
-	s.Plugin = PluginSample{State: OK, Replicas: 1, Revision: w.revision, Loads: 100, Recomputes: 200, GateStops: 20}
+	s.Plugin = PluginSample{State: OK, Replicas: 1, Oldest: w.revision, Newest: w.revision, Loads: 100, Recomputes: 200, GateStops: 20}
 	if !w.acks {
-		s.Plugin.Revision = 0
+		s.Plugin.Oldest = 0
 	}
 	if w.change != nil {
 		w.change(&s, p)
@@ -69,7 +69,7 @@ func (w *world) run(d time.Duration) {
 		if w.inForce() != w.baseline {
 			w.exposed += 15 * time.Second
 		}
-		a := w.c.next(observation{sample: w.sample(), open: !w.closed})
+		a := w.c.next(observation{sample: w.sample(), open: !w.closed, room: !w.closed})
 		if a.decision != nil {
 			a.decision.ID = store.NewID(w.now, uint64(len(w.decisions)))
 			if err := a.decision.Validate(); err != nil {
@@ -256,7 +256,7 @@ func TestUnacknowledgedTrialIsAborted(t *testing.T) {
 	}
 	w.acks = false
 	w.run(3 * time.Minute)
-	if d := w.last(store.KindAbort); d == nil || !strings.Contains(d.Reason, "still shows revision") {
+	if d := w.last(store.KindAbort); d == nil || !strings.Contains(d.Reason, "the EPP replicas show revisions") {
 		t.Errorf("abort %+v", d)
 	}
 }
@@ -296,9 +296,9 @@ func TestShedsOnCollapse(t *testing.T) {
 	}
 	w.run(30 * time.Minute)
 	shed := func() *store.Decision { return w.last(store.KindShed) }
-	w.run(time.Minute)
+	w.run(3 * time.Minute)
 	if shed() == nil || w.inForce().MinExternalReusableTokens != store.Never {
-		t.Fatalf("a minute into the collapse %s is in force", w.inForce())
+		t.Fatalf("three minutes into the collapse %s is in force", w.inForce())
 	}
 	w.run(10 * time.Minute)
 	if w.baseline.MinExternalReusableTokens != store.Never {
@@ -337,7 +337,7 @@ func TestObserveModePublishesNothing(t *testing.T) {
 	if w.revision != 1 {
 		t.Errorf("%d revisions were published", w.revision-1)
 	}
-	if n := w.count(store.KindTrial); n == 0 || n > 60 {
+	if n := w.count(store.KindSuggest); n == 0 || n > 60 {
 		t.Errorf("%d proposals in 12 hours", n)
 	}
 }

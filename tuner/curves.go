@@ -148,7 +148,7 @@ func (r *restores) add(tokens, extra, n float64) {
 	r.n += n
 }
 
-func (r restores) enough() bool { return r.n >= minRestores && len(r.extra) >= 2 }
+func (r restores) enough() bool { return r.n >= minRestores && len(r.extra) >= 3 }
 
 // fitRestores gives each bucket its restore cost. log[recent:] is the evidence
 // of search.evidence; what is older is used, newest first, only where too few
@@ -198,8 +198,14 @@ func (b *bucketCost) take(restore, stderr float64) {
 // mean of the observations and its standard error.
 func (r restores) mean() (value, stderr float64) {
 	mean, std := stat.PopMeanStdDev(r.extra, r.weights)
-	return mean, std / math.Sqrt(effectiveN(r.weights))
+	n := effectiveN(r.weights)
+	stderr = std / math.Sqrt(max(n-1, 1))
+	return mean, max(stderr, leastSpread*math.Abs(mean)/math.Sqrt(r.n))
 }
+
+// leastSpread is the relative standard deviation of one restore that is credited
+// at least: a few equal values are luck.
+const leastSpread = 0.3
 
 // line through the observations, read at tokens; its standard error is that of
 // the mean, twice over, because it is read where little was seen.
@@ -242,14 +248,21 @@ type prediction struct {
 	changes bool
 }
 
-// modelError is the standard deviation credited to the cost model itself: what
-// it leaves out (others' lookups, the router, the cache that a restore fills) is
-// worth a few percent of the end-to-end time.
-const modelError = 0.03
+// The standard deviation credited to the cost model itself: what it leaves out
+// (others' lookups, the router, the cache that a restore fills) may be worth a
+// good part of what it predicts, and half a percent of the end-to-end time besides.
+const (
+	modelErrorShare = 0.4
+	modelErrorFloor = 0.005
+)
 
 // prior of a trial: the prediction as an estimate of the log cost ratio.
 func (p prediction) prior() estimate {
-	return estimate{mean: math.Log1p(-min(p.gain, 0.9)), variance: p.stderr*p.stderr + modelError*modelError}
+	share := modelErrorShare * p.gain
+	return estimate{
+		mean:     math.Log1p(-min(p.gain, 0.9)),
+		variance: p.stderr*p.stderr + share*share + modelErrorFloor*modelErrorFloor,
+	}
 }
 
 // predict the gain of the token minimum to over from, the queue gate left as it

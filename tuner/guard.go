@@ -12,7 +12,7 @@ import (
 //   - Errors above the allowed share, and above the incumbent's.
 //   - The SLO broken, while the incumbent kept it.
 func (g Guard) breach(s, incumbent Signals) string {
-	if served := s.Requests + s.Errors; served > 0 {
+	if served := s.Requests + s.Errors; served >= minGuardRequests {
 		errors := s.Errors / served
 		before := incumbent.Errors / max(incumbent.Requests+incumbent.Errors, 1)
 		if errors > g.MaxErrorShare && errors > before {
@@ -40,8 +40,8 @@ func (g Guard) regressed(logCost, incumbent, variance float64) bool {
 	return logCost > incumbent+math.Log1p(g.MaxRegression)+2*math.Sqrt(variance)
 }
 
-// collapsed reports whether the pool is drowning in restores: most requests in
-// flight wait and the SLO is broken, while restores are allowed. Waiting for a
+// collapsed reports whether the pool is drowning in restores: many requests in
+// flight wait and the SLO is broken, while restores are made. Waiting for a
 // restore counts as waiting in vLLM, so this is the signature of a storage
 // backlog that feeds itself.
 func (g Guard) collapsed(s Sample) bool {

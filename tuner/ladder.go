@@ -1,6 +1,7 @@
 package tuner
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/kvtuner/kvtuner/store"
@@ -74,4 +75,31 @@ func landing(i int, exact bool, by, n int) int {
 		by--
 	}
 	return min(max(i+by, 0), n-1)
+}
+
+// toward walks from one pair to another, at most steps rungs in each dimension.
+func (l ladder) toward(from, to store.Params, steps int) store.Params {
+	p := from
+	for _, dim := range []dimension{tokenMinimum, queueLimit} {
+		for range steps {
+			by := l.side(p, to, dim)
+			if by == 0 {
+				break
+			}
+			next, ok := l.walk(p, direction{Dim: dim, By: by})
+			if !ok || l.side(next, to, dim) == -by { // between two rungs
+				break
+			}
+			p = next
+		}
+	}
+	return p
+}
+
+// side tells on which side of p the other lies in a dimension: -1, 0 or 1.
+func (l ladder) side(p, other store.Params, dim dimension) int {
+	if dim == queueLimit {
+		return store.CompareWaiting(other.MaxWaitingRequests, p.MaxWaitingRequests)
+	}
+	return cmp.Compare(other.MinExternalReusableTokens, p.MinExternalReusableTokens)
 }

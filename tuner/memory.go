@@ -2,6 +2,7 @@ package tuner
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/kvtuner/kvtuner/store"
@@ -16,7 +17,7 @@ type signature [4]float64
 // factor of about 1.4 in one of the coordinates.
 const signatureRadius = 0.35
 
-func sign(s Signals, c *curves) (signature, bool) {
+func signatureOf(s Signals, c *curves) (signature, bool) {
 	if s.Requests <= 0 || s.Prompt <= 0 || s.Engines == 0 || s.InFlight() <= 0 || c == nil {
 		return signature{}, false
 	}
@@ -68,6 +69,11 @@ func (m memory) recall(s signature) *store.Params {
 	}
 	p := m[best].Params
 	return &p
+}
+
+// forget drops every workload whose best was p.
+func (m memory) forget(p store.Params) memory {
+	return slices.DeleteFunc(slices.Clone(m), func(r remembered) bool { return r.Params == p })
 }
 
 // remember replaces what was known of that workload.

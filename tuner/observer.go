@@ -82,6 +82,7 @@ func (o *observer) signals(rows model.Matrix, from, to time.Time) (Signals, erro
 	}
 	w := window{from: model.TimeFromUnixNano(from.UnixNano()), to: model.TimeFromUnixNano(to.UnixNano())}
 	var sum Signals
+	var seconds, running, waiting float64
 	for _, e := range engines {
 		if e.newest() <= w.to.Add(-staleAfter(o.settings.ScrapeInterval)) {
 			return Signals{}, fmt.Errorf("engine %s has sent nothing since %s", e.name, e.newest().Time().UTC().Format(time.RFC3339))
@@ -89,13 +90,12 @@ func (o *observer) signals(rows model.Matrix, from, to time.Time) (Signals, erro
 		if e.joined(w) {
 			continue
 		}
-		one, err := engineSignals(e, w)
+		one, err := engineSignals(e, w, o.settings.TensorParallel)
 		if err != nil {
 			return Signals{}, err
 		}
-		seconds := one.Seconds
+		seconds, running, waiting = seconds+one.Seconds, running+one.RunningSeconds/one.Seconds, waiting+one.WaitingSeconds/one.Seconds
 		sum = sum.plus(one)
-		sum.Seconds = seconds
 		sum.Engines++
 	}
 	if sum.Engines == 0 {
@@ -104,6 +104,9 @@ func (o *observer) signals(rows model.Matrix, from, to time.Time) (Signals, erro
 	if sum.Engines < o.settings.Endpoints {
 		return Signals{}, fmt.Errorf("%d engines answer, %d are expected (endpoints)", sum.Engines, o.settings.Endpoints)
 	}
+	// Engines share a window's length, up to a missed scrape.
+	sum.Seconds = seconds / float64(sum.Engines)
+	sum.RunningSeconds, sum.WaitingSeconds = running*sum.Seconds, waiting*sum.Seconds
 	return sum, nil
 }
 
@@ -111,7 +114,7 @@ func (o *observer) signals(rows model.Matrix, from, to time.Time) (Signals, erro
 // and some jitter.
 func staleAfter(scrape time.Duration) time.Duration { return 2*scrape + scrape/2 }
 
-func engineSignals(e source, w window) (Signals, error) {
+func engineSignals(e source, w window, ranks int) (Signals, error) {
 	r := reader{source: e, window: w}
 	s := Signals{
 		Seconds:     r.elapsed(seriesE2ECount),
@@ -125,7 +128,7 @@ func engineSignals(e source, w window) (Signals, error) {
 		External:      r.optional(seriesBySource, labelSource, sourceExternal),
 		Errors:        r.optional(seriesFinished, labelFinishedReason, finishedWithError),
 		LookupSeconds: r.optional(seriesLookupDelay, "", ""),
-		CopySeconds:   r.optional(seriesLoadTime, "", ""),
+		CopySeconds:   r.optional(seriesLoadTime, "", "") / float64(ranks),
 	}
 	s.RunningSeconds = r.gauge(seriesRunning) * s.Seconds
 	s.WaitingSeconds = r.gauge(seriesWaiting) * s.Seconds

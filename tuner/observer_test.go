@@ -153,7 +153,7 @@ func TestSampleValues(t *testing.T) {
 		"mean ttft": {s.MeanTTFT(), 0.5}, "within": {s.Within(), 0.9}, "in flight": {s.InFlight(), 10},
 		"waiting": {s.Waiting(), 2}, "generated": {s.Generated, 200}, "engines": {float64(s.Engines), 2},
 		"throughput": {s.Throughput(), 20. / 15}, "restores": {s.LookupSeconds + s.CopySeconds, 0},
-		"revision": {float64(got.Plugin.Revision), 6}, "replicas": {float64(got.Plugin.Replicas), 2},
+		"oldest revision": {float64(got.Plugin.Oldest), 6}, "newest revision": {float64(got.Plugin.Newest), 7}, "replicas": {float64(got.Plugin.Replicas), 2},
 		"loads": {got.Plugin.Loads, 12}, "gate stops": {got.Plugin.GateStops, 4},
 	} {
 		if math.Abs(pair[0]-pair[1]) > 1e-9 {

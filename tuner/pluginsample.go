@@ -3,6 +3,7 @@ package tuner
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"sort"
 	"strconv"
 	"strings"
@@ -15,16 +16,20 @@ import (
 type PluginSample struct {
 	State State
 	Why   string
-	// Revision is the oldest revision in force among the replicas: a revision
-	// is acknowledged once every replica shows it.
-	Revision int64
-	Replicas int
-	// Loads and Recomputes are decisions; GateStops those recomputed because
-	// of the queue gate.
+	// Oldest and Newest revision in force among the replicas.
+	Oldest, Newest int64
+	Replicas       int
+	// Loads are decisions to restore on evidence, probes not among them;
+	// Recomputes those to recompute, GateStops the ones because of the gate.
 	Loads, Recomputes, GateStops float64
 	// Curve is the evidence behind the cost curves, by action and bucket of
 	// reusable tokens.
 	Curve []CurvePoint
+}
+
+// shows tells whether every replica has exactly this revision in force.
+func (p PluginSample) shows(revision int64) bool {
+	return p.State == OK && p.Oldest == revision && p.Newest == revision
 }
 
 // CurvePoint sums the requests of one action whose externally reusable tokens
@@ -43,6 +48,7 @@ type CurvePoint struct {
 
 const (
 	actionLoad      = "load"
+	reasonReusable  = "reusable"
 	reasonQueueGate = "queue_gate"
 )
 
@@ -58,7 +64,7 @@ func (o *observer) pluginSample(rows model.Matrix, from, to time.Time) (PluginSa
 		return PluginSample{}, fmt.Errorf("%w of the plugin; check pluginSelector %q and that the EPP runs selective-kv-policy", errNoSeries, o.settings.PluginSelector)
 	}
 	w := window{from: model.TimeFromUnixNano(from.UnixNano()), to: model.TimeFromUnixNano(to.UnixNano())}
-	p := PluginSample{State: OK, Replicas: len(replicas), Revision: -1}
+	p := PluginSample{State: OK, Replicas: len(replicas), Oldest: math.MaxInt64}
 	curve := map[curveKey]*CurvePoint{}
 	for _, replica := range replicas {
 		if replica.newest() <= w.to.Add(-staleAfter(o.settings.ScrapeInterval)) {
@@ -74,10 +80,8 @@ func (o *observer) pluginSample(rows model.Matrix, from, to time.Time) (PluginSa
 
 func (p *PluginSample) addReplica(replica source, w window, curve map[curveKey]*CurvePoint) error {
 	r := reader{source: replica, window: w}
-	revision := int64(r.gauge(seriesRevision))
-	if p.Revision < 0 || revision < p.Revision {
-		p.Revision = revision
-	}
+	oldest, newest := r.latest(seriesRevision)
+	p.Oldest, p.Newest = min(p.Oldest, oldest), max(p.Newest, newest)
 	// A replica that has only just appeared shows its revision; what it counted
 	// before is not known.
 	if r.err != nil || replica.joined(w) {
@@ -102,12 +106,14 @@ func (p *PluginSample) addReplica(replica source, w window, curve map[curveKey]*
 }
 
 func (p *PluginSample) addDecisions(m model.Metric, n float64) {
-	if string(m[labelAction]) == actionLoad {
+	reason := string(m[labelReason])
+	switch {
+	case reason == reasonReusable:
 		p.Loads += n
-		return
+	case string(m[labelAction]) != actionLoad:
+		p.Recomputes += n
 	}
-	p.Recomputes += n
-	if string(m[labelReason]) == reasonQueueGate {
+	if reason == reasonQueueGate {
 		p.GateStops += n
 	}
 }

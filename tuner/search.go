@@ -46,8 +46,11 @@ type climber struct {
 // failed remembers a candidate that did not win, and until when it is not worth
 // another trial.
 type failed struct {
-	times int
-	until time.Time
+	times   int
+	until   time.Time
+	aborted bool
+	// predicted gain that it failed to show; 0 for an explored candidate.
+	predicted float64
 }
 
 // view is what a search looks at.
@@ -88,11 +91,9 @@ func (s searcher) fromCurves(c *climber, v view) (proposal, bool) {
 		return proposal{}, false
 	}
 	all := s.scored(c, v)
-	if p, ok := s.loosenGate(c, v); ok {
-		return p, true
-	}
-	if len(all) == 0 {
-		return proposal{}, false
+	gate, ok := s.loosenGate(c, v)
+	if len(all) == 0 || ok && gate.prior.mean <= all[0].prior().mean {
+		return gate, ok
 	}
 	best := all[0]
 	// A nearer one with much of the gain goes first: restores slow each other, so
@@ -133,10 +134,12 @@ func (s searcher) scored(c *climber, v view) []scored {
 			continue
 		}
 		e := v.model.predict(v.incumbent.MinExternalReusableTokens, p.MinExternalReusableTokens)
+		promising := e.gain-e.stderr >= s.settings.Trial.MinEffect
 		if by < 0 && v.dry() {
-			p = s.cautious(p)
+			// Of what an open gate would gain, a strict one gains a part.
+			p, e = s.cautious(p), e.part()
 		}
-		if e.gain-e.stderr >= s.settings.Trial.MinEffect && !c.failedRecently(p, v.now) {
+		if promising && !c.failedOnLess(p, v.now, e.gain) {
 			all = append(all, scored{p, d, e})
 		}
 	}
@@ -150,10 +153,10 @@ func (s searcher) scored(c *climber, v view) []scored {
 func (s searcher) loosenGate(c *climber, v view) (proposal, bool) {
 	d := direction{Dim: queueLimit, By: s.settings.Search.Step}
 	p, ok := s.ladder.walk(v.incumbent, d)
-	if !ok || c.failedRecently(p, v.now) {
+	e := v.model.predictGate(v.incumbent.MinExternalReusableTokens)
+	if !ok || c.failedOnLess(p, v.now, e.gain/2) {
 		return proposal{}, false
 	}
-	e := v.model.predictGate(v.incumbent.MinExternalReusableTokens)
 	sure := e.gain - e.stderr
 	out := scored{p, d, e.part()}.proposal(fmt.Sprintf(
 		"the gate stops requests whose restore would pay: %.1f%% (± %.1f) of the end-to-end time", 100*e.gain, 100*e.stderr))
@@ -167,14 +170,14 @@ func (s searcher) loosenGate(c *climber, v view) (proposal, bool) {
 	return proposal{}, false
 }
 
-// dryShare is the share of decisions below which nothing but probes is restored.
-const dryShare = 0.02
+// noLoadShare is the share of decisions below which restores do not matter.
+const noLoadShare = 0.005
 
 // dry tells that nothing but probes is restored: what a restore costs is known
 // only for a storage at rest.
 func (v view) dry() bool {
 	decisions := v.recent.Plugin.Loads + v.recent.Plugin.Recomputes
-	return decisions > 0 && v.recent.Plugin.Loads/decisions < dryShare
+	return decisions > 0 && v.recent.Plugin.Loads/decisions < noLoadShare
 }
 
 // cautiousLimit is the queue limit under which restores are let in again.
@@ -187,8 +190,13 @@ func (s searcher) cautious(p store.Params) store.Params {
 	if store.CompareWaiting(p.MaxWaitingRequests, cautiousLimit) <= 0 {
 		return p
 	}
-	p.MaxWaitingRequests = cautiousLimit
-	p, _ = s.settings.Bounds.Clamp(p)
+	for range s.settings.Search.MaxStep {
+		next, ok := s.ladder.walk(p, direction{Dim: queueLimit, By: -1})
+		if !ok || store.CompareWaiting(p.MaxWaitingRequests, cautiousLimit) <= 0 {
+			break
+		}
+		p = next
+	}
 	return p
 }
 
@@ -196,13 +204,17 @@ func (s searcher) cautious(p store.Params) store.Params {
 const nearer = 0.5
 
 func (s searcher) fromMemory(c *climber, v view) (proposal, bool) {
-	if v.recalled == nil || *v.recalled == v.incumbent || c.failedRecently(*v.recalled, v.now) {
+	if v.recalled == nil || *v.recalled == v.incumbent {
 		return proposal{}, false
 	}
 	if !s.settings.Bounds.Contains(*v.recalled) {
 		return proposal{}, false
 	}
-	return proposal{params: *v.recalled, origin: fromMemory, why: "it was best when this workload was last seen"}, true
+	p := s.ladder.toward(v.incumbent, *v.recalled, s.settings.Search.MaxStep)
+	if c.failedRecently(p, v.now) {
+		return proposal{}, false
+	}
+	return proposal{params: p, origin: fromMemory, why: fmt.Sprintf("%s was best when this workload was last seen", v.recalled)}, true
 }
 
 func (s searcher) fromClimb(c *climber, v view) (proposal, bool) {
@@ -278,7 +290,7 @@ func (s searcher) pointless(d direction, to store.Params, v view) string {
 			return ""
 		case d.By > 0:
 			return "the gate hardly ever closes: loosening it changes nothing"
-		case plugin.Loads/decisions < noGateShare:
+		case plugin.Loads/decisions < noLoadShare:
 			return "hardly anything is restored: a stricter gate changes nothing"
 		}
 		return ""
@@ -294,6 +306,13 @@ func (s searcher) pointless(d direction, to store.Params, v view) string {
 		return fmt.Sprintf("the cost curves predict a loss of %.1f%%", -100*e.gain)
 	}
 	return ""
+}
+
+// failedOnLess is like failedRecently, unless the gain now predicted is well above
+// the one that the candidate failed to show: then things have changed.
+func (c *climber) failedOnLess(p store.Params, now time.Time, gain float64) bool {
+	f := c.Tried[p]
+	return c.failedRecently(p, now) && (f.aborted || gain < 1.5*f.predicted+0.01)
 }
 
 func (c *climber) failedRecently(p store.Params, now time.Time) bool {
@@ -314,9 +333,10 @@ func (c *climber) succeeded(p proposal, s Search, now time.Time) {
 
 // rejected follows a candidate that did not win. A neighbour is not tried again
 // before all others were; what evidence proposed, after a wait that doubles.
-func (c *climber) rejected(p proposal, s Search, now time.Time) {
+func (c *climber) rejected(p proposal, s Search, now time.Time, abort bool) {
 	f := c.Tried[p.params]
 	f.times++
+	f.aborted, f.predicted = abort, max(0, -p.prior.mean)
 	f.until = now.Add(backOff(s.Explore, s.MaxExplore, f.times))
 	if p.origin == fromClimb {
 		f.until = now.Add(s.MaxExplore)
@@ -325,9 +345,16 @@ func (c *climber) rejected(p proposal, s Search, now time.Time) {
 	c.Tried[p.params] = f
 }
 
-// wake forgets what is no longer true after a change.
+// wake forgets what may no longer be true after a change. What the guard had to
+// stop stays stopped for its time.
 func (c *climber) wake(s Search, now time.Time) {
+	tried := c.Tried
 	*c = newClimber(s, now)
+	for p, f := range tried {
+		if f.aborted && now.Before(f.until) {
+			c.Tried[p] = f
+		}
+	}
 }
 
 func newClimber(s Search, now time.Time) climber {

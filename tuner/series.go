@@ -178,3 +178,27 @@ func (r *reader) gauge(name string) float64 {
 	}
 	return sum
 }
+
+// latest returns the lowest and the highest of the last points of a gauge's
+// series: whole numbers are never averaged.
+func (r *reader) latest(name string) (low, high int64) {
+	if !r.has(name) {
+		r.fail("%s exports no %s", r.name, name)
+		return 0, 0
+	}
+	low = math.MaxInt64
+	for _, row := range r.series[name] {
+		_, within := r.window.points(row.Values)
+		if len(within) == 0 {
+			r.fail("%s of %s has no value in the window", name, r.source.name)
+			return 0, 0
+		}
+		v := float64(within[len(within)-1].Value)
+		if math.IsNaN(v) || v < 0 || v > 1<<53 {
+			r.fail("%s of %s is %v; a revision is a whole number, 0 or more", name, r.source.name, v)
+			return 0, 0
+		}
+		low, high = min(low, int64(v)), max(high, int64(v))
+	}
+	return low, high
+}

@@ -77,10 +77,14 @@ type Guard struct {
 	MaxRegression float64 `mapstructure:"maxRegression"`
 	// MaxErrorShare is the share of requests that may end in error.
 	MaxErrorShare float64 `mapstructure:"maxErrorShare"`
-	// Cooldown after an aborted trial; it doubles with each further abort up to
-	// MaxCooldown.
+	// Cooldown before anything is explored again after an aborted trial; it
+	// doubles with each further abort up to MaxCooldown. Also the wait after a
+	// rollback and after someone else wrote the document.
 	Cooldown    time.Duration `mapstructure:"cooldown"`
 	MaxCooldown time.Duration `mapstructure:"maxCooldown"`
+	// MaxExposure is the share of the last four hours in which candidates may
+	// have been in force when another trial starts, 0 to 1. A shed does not ask.
+	MaxExposure float64 `mapstructure:"maxExposure"`
 	// CollapseWaiting is the share of in-flight requests that wait, at or above
 	// which (with the SLO broken) restores are shed without a trial; 0 disables.
 	CollapseWaiting float64 `mapstructure:"collapseWaiting"`
@@ -95,8 +99,10 @@ type Trial struct {
 	Washout time.Duration `mapstructure:"washout"`
 	// MaxBlocks of the candidate before a trial ends undecided.
 	MaxBlocks int `mapstructure:"maxBlocks"`
-	// Alpha is the error rate of a trial's test: the chance that a candidate
-	// that is no better is found better, however often one looks.
+	// Alpha is the error rate of a trial's test. Of an explored candidate: the
+	// chance that one that is no better is found better, however often one looks.
+	// Of one that the cost curves predicted: the posterior probability that a
+	// move is no improvement.
 	Alpha float64 `mapstructure:"alpha"`
 	// MinEffect is the relative improvement worth moving for.
 	MinEffect float64 `mapstructure:"minEffect"`
@@ -106,8 +112,8 @@ type Trial struct {
 
 // Search sets where candidates come from.
 type Search struct {
-	// Step is the first step on the ladder, in rungs; it halves on failure and
-	// grows on success up to MaxStep.
+	// Step is the first step on the ladder, in rungs; it halves when every
+	// neighbour at that distance has failed, and doubles on success up to MaxStep.
 	Step    int `mapstructure:"step"`
 	MaxStep int `mapstructure:"maxStep"`
 	// Explore is the least time between two trials that no evidence asked for.
@@ -151,7 +157,7 @@ func DefaultSettings() Settings {
 		Objective:      Objective{E2E: 1, TTFT: 0.5},
 		Guard: Guard{
 			TTFT: 5 * time.Second, Within: 0.9, MaxRegression: 0.25, MaxErrorShare: 0.02,
-			Cooldown: 10 * time.Minute, MaxCooldown: 4 * time.Hour, CollapseWaiting: 0.4,
+			Cooldown: 10 * time.Minute, MaxCooldown: 4 * time.Hour, CollapseWaiting: 0.4, MaxExposure: 0.3,
 		},
 		Trial: Trial{
 			Block: 150 * time.Second, Washout: time.Minute, MaxBlocks: 4,
@@ -259,7 +265,7 @@ func (o Objective) validate() error {
 func (g Guard) validate() error {
 	errs := []error{
 		share("guard.within", g.Within), share("guard.maxErrorShare", g.MaxErrorShare),
-		share("guard.collapseWaiting", g.CollapseWaiting),
+		share("guard.collapseWaiting", g.CollapseWaiting), share("guard.maxExposure", g.MaxExposure),
 		between("guard.cooldown", g.Cooldown, time.Minute, 24*time.Hour),
 		between("guard.maxCooldown", g.MaxCooldown, g.Cooldown, 7*24*time.Hour),
 	}

@@ -3,7 +3,6 @@ package tuner
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
@@ -119,10 +118,6 @@ func (s Sample) why() string {
 		return s.Why
 	}
 	return s.Plugin.Why
-}
-
-func sortTried(r []triedRecord) {
-	slices.SortFunc(r, func(a, b triedRecord) int { return strings.Compare(a.Params.String(), b.Params.String()) })
 }
 
 // timed bounds each query.

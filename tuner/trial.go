@@ -35,6 +35,7 @@ type switchback struct {
 	judged  map[store.Arm]int
 	samples []store.Sample
 
+	fullBlock int // samples in the judged part of a block
 	unknown   int // in a row
 	regressed int // in a row
 }
@@ -45,9 +46,11 @@ type verdict string
 const (
 	undecided    verdict = ""
 	better       verdict = "better"
+	noWorse      verdict = "no worse"
 	worse        verdict = "worse"
 	noDifference verdict = "no detectable difference"
-	aborted      verdict = "aborted"
+	aborted      verdict = "aborted"   // its own fault
+	cancelled    verdict = "cancelled" // not its fault
 )
 
 func (t *switchback) arm() store.Arm {
@@ -102,9 +105,11 @@ func (t *switchback) blockDone(now time.Time, c Trial) (done, overdue bool) {
 // end undecided even if all goes on as it went.
 //
 // Where the cost curves predicted a gain, that prediction counts as evidence with
-// its own uncertainty, and better is judged by the posterior.
+// its own uncertainty. Better then wants three things: a whole block of the
+// candidate, an improvement worth moving for in the trial itself, and a posterior
+// that is sure of one.
 func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interval) {
-	if !t.enough(store.ArmCandidate, minBlockSamples, c) || !t.enough(store.ArmBaseline, shedAfter, c) {
+	if !t.enough(c) {
 		return undecided, nil
 	}
 	seen, ok := compare(t.blocks, pooledVariance(incumbent, t.blocks))
@@ -115,35 +120,40 @@ func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interva
 	if i.Low > 0 {
 		return worse, &i
 	}
-	post, predicted := seen.with(t.proposal.prior), t.proposal.prior.variance > 0
-	if predicted {
-		i = post.credible(c.Alpha)
+	if t.proposal.prior.variance > 0 {
+		return t.lookAtPredicted(seen, c)
 	}
 	switch {
-	case t.proposal.origin == fromReturn:
-		return t.lookAtReturn(post, i)
 	case i.High < 0 && i.Estimate <= -c.MinEffect:
 		return better, &i
-	case i.Low > -c.MinEffect, t.pairDone() && t.hopeless(post, predicted, c):
+	case i.Low > -c.MinEffect, t.pairDone() && t.undecidable(seen, c):
 		return noDifference, &i
 	}
 	return undecided, &i
 }
 
-// harmless is the relative cost that a return may seem to have: what a pair of
-// blocks cannot tell from none.
-const harmless = 0.005
-
-// lookAtReturn judges a step back towards what the operator started from. It
-// needs no proof of a gain, only none of harm.
-func (t *switchback) lookAtReturn(post estimate, i store.Interval) (verdict, *store.Interval) {
+// lookAtPredicted judges a candidate of which the cost curves predicted a gain.
+// A step back towards what the operator started from needs no proof of a gain,
+// only that a loss worth a move is excluded.
+func (t *switchback) lookAtPredicted(seen estimate, c Trial) (verdict, *store.Interval) {
+	post := seen.with(t.proposal.prior)
+	i := post.credible(c.Alpha)
 	switch {
-	case !t.pairDone():
-		return undecided, &i
-	case post.mean <= harmless:
+	case t.proposal.origin == fromReturn && t.pairDone() && i.High <= c.MinEffect:
+		return noWorse, &i
+	case t.proposal.origin == fromReturn && t.pairDone():
+		return noDifference, &i
+	case i.High < 0 && i.Estimate <= -c.MinEffect && math.Expm1(seen.mean) <= -c.MinEffect && t.blockFull():
 		return better, &i
+	case t.pairDone() && i.Estimate > -c.MinEffect:
+		return noDifference, &i
 	}
-	return noDifference, &i
+	return undecided, &i
+}
+
+// blockFull tells that the candidate has had at least one whole block.
+func (t *switchback) blockFull() bool {
+	return t.judged[store.ArmCandidate] >= t.fullBlock
 }
 
 // pairDone tells that a block of the incumbent after one of the candidate is
@@ -152,22 +162,30 @@ func (t *switchback) pairDone() bool {
 	return !t.onCandidate && t.candidateBlocks() >= 1 && len(t.blocks[len(t.blocks)-1].logCosts) >= minBlockSamples
 }
 
-// hopeless tells that nothing is left to find: of a predicted gain, that the
-// posterior is not worth moving for; of an explored one, that the trial would
-// end undecided even if the estimate stayed what it is while the remaining
-// blocks narrowed its interval.
-func (t *switchback) hopeless(e estimate, predicted bool, c Trial) bool {
-	if predicted {
-		return e.mean > -c.MinEffect
-	}
+// undecidable tells that the trial would end undecided even if the estimate
+// stayed what it is while the remaining blocks narrowed its interval.
+func (t *switchback) undecidable(e estimate, c Trial) bool {
 	e.variance *= float64(t.candidateBlocks()) / float64(c.MaxBlocks)
 	return e.interval(c.Alpha).High > 0
 }
 
-// enough tells whether an arm has been seen for long enough to be judged. The
-// incumbent of a shed was seen only for as long as its collapse was watched.
-func (t *switchback) enough(arm store.Arm, samples int, c Trial) bool {
-	return t.judged[arm] >= samples && t.sums[arm].Requests >= float64(c.MinRequests)
+// enough tells whether both arms have been seen for long enough to be judged. The
+// incumbent of a shed was seen only for as long as its collapse was watched, and
+// its requests are few because they do not complete.
+func (t *switchback) enough(c Trial) bool {
+	ready := t.judged[store.ArmCandidate] >= minBlockSamples && t.sums[store.ArmCandidate].Requests >= float64(c.MinRequests)
+	if t.proposal.origin == fromShed {
+		return ready
+	}
+	return ready && t.judged[store.ArmBaseline] >= minBlockSamples && t.sums[store.ArmBaseline].Requests >= float64(c.MinRequests)
+}
+
+// maxTrialSamples bounds the samples that a trial's record keeps; the latest stay.
+const maxTrialSamples = 500
+
+func (t *switchback) show(s store.Sample) {
+	t.samples = append(t.samples, s)
+	t.samples = t.samples[max(0, len(t.samples)-maxTrialSamples):]
 }
 
 // evidence of the trial for its record.

@@ -50,7 +50,10 @@ type Tuner struct {
 
 	control  *controller
 	document *store.Document // as last seen or written
-	pending  action          // decided, not yet recorded or published
+	pending  action          // decided at since, not yet recorded or published
+	since    time.Time
+	attempt  *store.Document // whose writing failed, or seemed to
+	unsaved  bool            // the checkpoint is out of date
 	last     time.Time       // end of the last window
 	seq      uint64
 
@@ -105,9 +108,19 @@ func (t *Tuner) step(ctx context.Context, now time.Time) error {
 	if t.pending != (action{}) {
 		return t.carryOut(ctx, now)
 	}
+	if err := t.save(ctx); err != nil {
+		return err
+	}
 	sample := t.observer.sample(ctx, t.windowStart(now), now)
+	if ctx.Err() != nil {
+		// Cut off by a shutdown, its queries would look like missing data.
+		return fmt.Errorf("observing: %w", ctx.Err())
+	}
 	t.metrics.sample(sample, t.o.Settings.Objective)
-	return t.act(ctx, now, t.control.next(observation{sample: sample, open: t.calendar.open(now)}))
+	pair := 2 * t.o.Settings.Trial.Block
+	return t.act(ctx, now, t.control.next(observation{
+		sample: sample, open: t.calendar.open(now), room: t.calendar.open(now.Add(pair)),
+	}))
 }
 
 // windowStart is the end of the last window. After a pause, or a clock that
@@ -137,38 +150,123 @@ func (t *Tuner) act(ctx context.Context, now time.Time, a action) error {
 			d.Revision = t.document.Revision + 1
 		}
 	}
-	t.pending = a
+	t.pending, t.since = a, now
 	return t.carryOut(ctx, now)
 }
 
 // carryOut records the pending decision, then publishes the pending change: a
-// change without a record must not exist. What fails stays pending, and nothing
-// new is decided before it is done.
+// change without a record must not exist. The exception is a change that only
+// takes a candidate away: harm ends first. What fails stays pending, and nothing
+// new is decided before it is done. It is not torn by a shutdown.
 func (t *Tuner) carryOut(ctx context.Context, now time.Time) error {
-	if d := t.pending.decision; d != nil {
-		if err := t.record(now, d); err != nil {
-			return fmt.Errorf("recording decision %s (nothing is published before): %w", d.ID, err)
-		}
-		t.pending.decision = nil
-		t.announce(d)
-	}
-	if t.pending.change == nil {
+	if t.pending == (action{}) {
 		return nil
 	}
-	return t.publish(ctx, now)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	t.dropStaleTrial(now)
+	steps := []func(context.Context, time.Time) error{t.recordPending, t.publishPending}
+	if t.onlyWithdraws() {
+		steps = []func(context.Context, time.Time) error{t.publishPending, t.recordPending}
+	}
+	for _, step := range steps {
+		if err := step(ctx, now); err != nil {
+			return err
+		}
+	}
+	t.unsaved = true
+	return t.save(ctx)
+}
+
+// save the checkpoint if something has changed since it was last saved.
+func (t *Tuner) save(ctx context.Context) error {
+	if !t.unsaved {
+		return nil
+	}
+	if err := t.saveCheckpoint(ctx); err != nil {
+		return err
+	}
+	t.unsaved = false
+	return nil
+}
+
+// writeTimeout bounds the writes of one step.
+const writeTimeout = 5 * time.Second
+
+// onlyWithdraws tells that the pending change does nothing but end a trial.
+func (t *Tuner) onlyWithdraws() bool {
+	c := t.pending.change
+	return c != nil && c.trial == nil && t.document.Trial != nil && c.baseline == t.document.Baseline
+}
+
+// dropStaleTrial turns a block that could not be published in time into the end
+// of its trial: what spoke for it is out of date.
+func (t *Tuner) dropStaleTrial(now time.Time) {
+	c := t.pending.change
+	if c == nil || c.trial == nil || now.Sub(t.since) <= 2*t.Interval() {
+		return
+	}
+	t.control.leaveTrial(now)
+	t.pending.change = &change{baseline: c.baseline}
+}
+
+func (t *Tuner) recordPending(_ context.Context, now time.Time) error {
+	d := t.pending.decision
+	if d == nil {
+		return nil
+	}
+	if err := t.record(now, d); err != nil {
+		return fmt.Errorf("recording decision %s: %w", d.ID, err)
+	}
+	t.pending.decision = nil
+	t.announce(d)
+	return nil
+}
+
+// publishPending writes the pending change. One that meets a document someone
+// else wrote is dropped by meetDocument.
+func (t *Tuner) publishPending(ctx context.Context, now time.Time) error {
+	c := t.pending.change
+	if c == nil {
+		return nil
+	}
+	next := &store.Document{
+		APIVersion: store.APIVersion, Pool: t.o.Settings.Name, Revision: t.document.Revision + 1,
+		UpdatedAt: now.UTC(), Baseline: c.baseline, Trial: c.trial,
+	}
+	t.attempt = next
+	if err := t.o.Documents.Swap(ctx, next); err != nil {
+		t.metrics.publishFailures.Inc()
+		return fmt.Errorf("publishing revision %d: %w", next.Revision, err)
+	}
+	t.accept(next, now)
+	return nil
+}
+
+// accept a document that this tuner has written.
+func (t *Tuner) accept(d *store.Document, now time.Time) {
+	t.document, t.attempt, t.pending.change = d, nil, nil
+	t.control.awaiting(d.Revision, now)
+	t.metrics.published(d)
 }
 
 // record appends a decision to the journal. A tuner that was killed in this very
-// second may have used the same ID; the next free one is taken then.
+// second may have used the same ID; the next free one is taken then. A record
+// that the journal finds impossible, too large say, goes in without its evidence.
 func (t *Tuner) record(now time.Time, d *store.Decision) error {
 	const attempts = 100
 	for n := 1; ; n++ {
 		err := t.o.Journal.Append(*d)
-		if n == attempts || !errors.Is(err, store.ErrConflict) {
+		switch {
+		case errors.Is(err, store.ErrInvalid) && d.Evidence != nil:
+			t.log.Error("the evidence of a decision could not be recorded", "id", d.ID, "err", err)
+			d.Evidence = nil
+		case errors.Is(err, store.ErrConflict) && n < attempts:
+			t.seq++
+			d.ID = store.NewID(now, t.seq)
+		default:
 			return err
 		}
-		t.seq++
-		d.ID = store.NewID(now, t.seq)
 	}
 }
 
@@ -179,24 +277,6 @@ func (t *Tuner) announce(d *store.Decision) {
 	t.remember(d)
 }
 
-// publish writes the pending change. One that meets a document someone else
-// wrote is dropped by meetDocument.
-func (t *Tuner) publish(ctx context.Context, now time.Time) error {
-	c := t.pending.change
-	next := &store.Document{
-		APIVersion: store.APIVersion, Pool: t.o.Settings.Name, Revision: t.document.Revision + 1,
-		UpdatedAt: now, Baseline: c.baseline, Trial: c.trial,
-	}
-	if err := t.o.Documents.Swap(ctx, next); err != nil {
-		t.metrics.publishFailures.Inc()
-		return fmt.Errorf("publishing revision %d: %w", next.Revision, err)
-	}
-	t.document, t.pending.change = next, nil
-	t.control.awaiting(next.Revision, now)
-	t.metrics.published(next)
-	return t.saveCheckpoint(ctx)
-}
-
 // Run steps until ctx ends, at the pace of a ticker's channel. Errors are logged
 // and counted; none stops the loop.
 func (t *Tuner) Run(ctx context.Context, ticks <-chan time.Time) {
@@ -205,9 +285,7 @@ func (t *Tuner) Run(ctx context.Context, ticks <-chan time.Time) {
 		case <-ctx.Done():
 			return
 		case now := <-ticks:
-			// A step is not torn by a shutdown: cut off, its queries would look
-			// like missing data. Their own time limits bound it.
-			if err := t.Step(context.WithoutCancel(ctx), now); err != nil {
+			if err := t.Step(ctx, now); err != nil && ctx.Err() == nil {
 				t.log.Warn("step failed; the incumbent stays", "err", err)
 			}
 		}

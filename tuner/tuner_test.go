@@ -321,7 +321,7 @@ func TestResumesFromTheCheckpoint(t *testing.T) {
 	f := newFixture(t, nil)
 	f.steps(1)
 	tried := store.Params{MinExternalReusableTokens: 4096, MaxWaitingRequests: 8}
-	f.tuner.control.climber.Tried[tried] = failed{times: 3, until: f.now.Add(time.Hour)}
+	f.tuner.control.climber.Tried[tried] = failed{times: 3, until: f.now.Add(time.Hour), aborted: true}
 	f.tuner.control.cooldown = f.now.Add(30 * time.Minute)
 	f.tuner.control.memory = f.tuner.control.memory.remember(signature{1, 2, 3, 4}, tried, f.now)
 	if err := f.tuner.saveCheckpoint(context.Background()); err != nil {

@@ -1,0 +1,98 @@
+package tuner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kvtuner/kvtuner/store"
+)
+
+// checkpoint is what a new tuner on another node needs to go on: the incumbent
+// and what the search has learned. A trial is not resumed: its samples are gone,
+// and it is ended.
+type checkpoint struct {
+	Version   int           `json:"version"`
+	Revision  int64         `json:"revision"`
+	Incumbent store.Params  `json:"incumbent"`
+	Climber   climber       `json:"climber"`
+	Tried     []triedRecord `json:"tried,omitempty"`
+	Memory    memory        `json:"memory,omitempty"`
+	Cooldown  time.Time     `json:"cooldown"`
+	Aborts    int           `json:"aborts"`
+	ShedAfter time.Time     `json:"shedAfter"`
+	Sheds     int           `json:"sheds"`
+	Sequence  uint64        `json:"sequence"`
+}
+
+type triedRecord struct {
+	Params  store.Params `json:"params"`
+	Times   int          `json:"times"`
+	Until   time.Time    `json:"until"`
+	Aborted bool         `json:"aborted,omitempty"`
+	// Predicted is the relative gain that it failed to show.
+	Predicted float64 `json:"predicted,omitempty"`
+}
+
+const checkpointVersion = 1
+
+func (t *Tuner) loadCheckpoint(ctx context.Context) (k checkpoint, found bool, err error) {
+	raw, err := t.o.Documents.LoadCheckpoint(ctx)
+	switch {
+	case errors.Is(err, store.ErrNotFound) || err == nil && len(raw) == 0:
+		return checkpoint{}, false, nil
+	case err != nil:
+		return checkpoint{}, false, fmt.Errorf("loading the checkpoint: %w", err)
+	}
+	if err := json.Unmarshal(raw, &k); err != nil {
+		return checkpoint{}, false, fmt.Errorf("reading the checkpoint (remove it to start the search afresh): %w", err)
+	}
+	if k.Version != checkpointVersion {
+		return checkpoint{}, false, fmt.Errorf("reading the checkpoint: version %d is not allowed, want %d; remove it to start the search afresh", k.Version, checkpointVersion)
+	}
+	return k, true, nil
+}
+
+// restore what the checkpoint holds. If someone else has written the document
+// since, what failed against another incumbent says nothing.
+func (k checkpoint) restore(c *controller, d *store.Document) {
+	c.memory, c.cooldown, c.aborts, c.shedAt, c.sheds = k.Memory, k.Cooldown, k.Aborts, k.ShedAfter, k.Sheds
+	if k.Incumbent != d.Baseline {
+		return
+	}
+	c.climber = k.Climber
+	c.climber.Step = min(max(c.climber.Step, 1), c.settings.Search.MaxStep)
+	c.climber.Tried = map[store.Params]failed{}
+	for _, r := range k.Tried {
+		c.climber.Tried[r.Params] = failed{times: r.Times, until: r.Until, aborted: r.Aborted, predicted: r.Predicted}
+	}
+}
+
+// saveCheckpoint writes what a successor needs; in observe mode nothing is
+// written.
+func (t *Tuner) saveCheckpoint(ctx context.Context) error {
+	if t.o.Settings.Mode != Enforce {
+		return nil
+	}
+	c := t.control
+	k := checkpoint{
+		Version: checkpointVersion, Revision: t.document.Revision, Incumbent: c.incumbent, Climber: c.climber,
+		Memory: c.memory, Cooldown: c.cooldown, Aborts: c.aborts, ShedAfter: c.shedAt, Sheds: c.sheds, Sequence: t.seq,
+	}
+	for p, f := range c.climber.Tried {
+		k.Tried = append(k.Tried, triedRecord{Params: p, Times: f.times, Until: f.until, Aborted: f.aborted, Predicted: f.predicted})
+	}
+	slices.SortFunc(k.Tried, func(a, b triedRecord) int { return strings.Compare(a.Params.String(), b.Params.String()) })
+	raw, err := json.MarshalIndent(k, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing the checkpoint: %w", err)
+	}
+	if err := t.o.Documents.SaveCheckpoint(ctx, append(raw, '\n')); err != nil {
+		return fmt.Errorf("writing the checkpoint: %w", err)
+	}
+	return nil
+}
