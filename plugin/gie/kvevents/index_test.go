@@ -126,6 +126,13 @@ func TestTiersBeginAtTheirOwnFirstBlock(t *testing.T) {
 			},
 			want: plugin.PrefixMatch{CachedBlocks: 1, ByTier: map[string]int{"gpu": 1}},
 		},
+		"another group of no known kind": {
+			events: []testEvent{
+				{tag: "BlockStored", medium: "GPU", hashes: ids(1, 2), tokens: prompt[:8], size: testBlock, group: 1},
+				{tag: "BlockStored", medium: "GPU", hashes: ids(1), tokens: prompt[:4], size: testBlock, group: 0},
+			},
+			want: plugin.PrefixMatch{CachedBlocks: 1, ByTier: map[string]int{"gpu": 1}},
+		},
 		"cleared": {
 			events: []testEvent{stored("GPU", nil, ids(1), prompt[:4]...), cleared, stored("GPU", nil, ids(9), 7, 7, 7, 7)},
 			want:   plugin.PrefixMatch{ByTier: map[string]int{}},
