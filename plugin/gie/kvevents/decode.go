@@ -34,7 +34,7 @@ type event struct {
 }
 
 // Field names of vLLM's kv_events.py, in the order of its array encoding. Later
-// fields (sliding window, locality, ownership, session) are not needed; neither
+// fields (sliding window, locality, ownership) are not needed; neither
 // is the number of the LoRA adapter, which its name replaced.
 var (
 	batchFields   = []string{"ts", "events"}
