@@ -39,6 +39,7 @@ const (
 	KindRest      Kind = "rest"      // search settled
 	KindWake      Kind = "wake"      // a change was detected: search again
 	KindHold      Kind = "hold"      // tuning suspended: no data, outside schedule, no effect
+	KindResume    Kind = "resume"    // what the hold was for is over
 	KindDrift     Kind = "drift"     // someone else wrote the document
 	KindRollback  Kind = "rollback"  // back to the last known good after a move
 	KindReconcile Kind = "reconcile" // a trial left by an earlier tuner was ended

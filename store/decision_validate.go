@@ -26,7 +26,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		KindAdopt, KindSuggest, KindTrial, KindMove, KindKeep, KindAbort, KindShed, KindRecover, KindRest,
-		KindWake, KindHold, KindDrift, KindRollback, KindReconcile,
+		KindWake, KindHold, KindResume, KindDrift, KindRollback, KindReconcile,
 	}
 }
 

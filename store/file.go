@@ -61,7 +61,7 @@ func (f *File) refuseLink() error {
 	return nil
 }
 
-// Swap stores next if its revision follows the stored one: stored + 1, or 1 when
+// Swap stores next if its revision follows the stored one: stored + 1, or any when
 // there is none. Otherwise it returns a ConflictError. A document that is not
 // valid is refused with ErrInvalid, as is a write over a file that cannot be
 // understood: somebody has to look at that first.
@@ -76,7 +76,7 @@ func (f *File) Swap(ctx context.Context, next *Document) error {
 	err = f.locked(ctx, func() error {
 		stored, err := f.Load(ctx)
 		if errors.Is(err, ErrInvalid) {
-			return fmt.Errorf("%w; repair the file, or remove it to start again at revision 1", err)
+			return fmt.Errorf("%w; repair the file, or remove it", err)
 		}
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err

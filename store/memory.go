@@ -33,7 +33,7 @@ func (m *Memory) Load(context.Context) (*Document, error) {
 }
 
 // Swap stores a copy of next if its revision follows the stored one: stored + 1,
-// or 1 when there is none. Otherwise it returns a ConflictError; a document that
+// or any when there is none. Otherwise it returns a ConflictError; a document that
 // is not valid is refused with ErrInvalid.
 func (m *Memory) Swap(_ context.Context, next *Document) error {
 	if err := accept(next, m.pool); err != nil {

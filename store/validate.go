@@ -92,6 +92,9 @@ func (a Assignment) validateWhole() error {
 	}
 }
 
+// CheckPool reports whether name can be the name of a pool.
+func CheckPool(name string) error { return validateName("pool", name) }
+
 func validateName(field, name string) error {
 	if !namePattern.MatchString(name) {
 		return refuse(field, name, allowedName)

@@ -117,6 +117,7 @@ func (t *Tuner) rewriteDocument(ctx context.Context, now time.Time) error {
 	if t.o.Settings.Mode == Observe {
 		return errors.New("the parameter document was removed; observe mode does not write it again")
 	}
+	t.document.Revision = max(t.document.Revision, c.lastSample.Plugin.Newest)
 	c.adopt(c.incumbent, now)
 	a := c.decide(store.KindDrift, Sample{To: now, State: Unknown}, c.incumbent, fmt.Sprintf("the parameter document was removed: %s is written again", c.incumbent))
 	a.decision.Evidence, a.change = nil, &change{baseline: c.incumbent}

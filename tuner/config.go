@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -79,6 +80,11 @@ func LoadConfig(path string) (Config, error) {
 	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
 	v.AutomaticEnv()
 	setDefaults(v)
+	for _, key := range settingKeys("defaults", reflect.TypeFor[Settings]()) {
+		if err := v.BindEnv(key); err != nil {
+			return Config{}, fmt.Errorf("reading the environment: %w", err)
+		}
+	}
 	if err := v.ReadInConfig(); err != nil {
 		return Config{}, fmt.Errorf("reading configuration %s: %w", path, err)
 	}
@@ -102,6 +108,35 @@ func setDefaults(v *viper.Viper) {
 	v.SetDefault("history.maxPerPool", 10000)
 	v.SetDefault("history.maxAge", "2160h")
 	v.SetDefault("defaults.mode", string(Observe))
+}
+
+// settingKeys are the paths of all settings, so that each can be overridden by the
+// environment whether the file names it or not. Lists cannot.
+func settingKeys(path string, t reflect.Type) []string {
+	var keys []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key := path + "." + f.Tag.Get("mapstructure")
+		switch {
+		case f.Type == reflect.TypeFor[store.Params]():
+			keys = append(keys, key)
+		case f.Type.Kind() == reflect.Struct && f.Type.PkgPath() != reflect.TypeFor[Settings]().PkgPath():
+			keys = append(keys, boundKeys(key)...)
+		case f.Type.Kind() == reflect.Struct:
+			keys = append(keys, settingKeys(key, f.Type)...)
+		case f.Type.Kind() != reflect.Slice:
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// boundKeys are the four ends of the bounds, whose type belongs to the store.
+func boundKeys(path string) []string {
+	return []string{
+		path + ".minExternalReusableTokens.min", path + ".minExternalReusableTokens.max",
+		path + ".maxWaitingRequests.min", path + ".maxWaitingRequests.max",
+	}
 }
 
 func decodeConfig(all map[string]any) (Config, error) {
@@ -134,13 +169,17 @@ func decodeStrictly(from, into any) error {
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
 		Result: into, ErrorUnused: true,
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(
-			durationHook, paramsHook, numberHook, mapstructure.TextUnmarshallerHookFunc(),
+			durationHook, paramsHook, numberHook, textNumberHook, mapstructure.TextUnmarshallerHookFunc(),
 		),
 	})
 	if err != nil {
 		return err
 	}
-	return d.Decode(from)
+	if err := d.Decode(from); err != nil {
+		// The decoder's name for the section is a Go type.
+		return errors.New(strings.ReplaceAll(strings.ReplaceAll(err.Error(), "'tuner.PoolConfig' has", "there are"), "'tuner.Config' has", "there are"))
+	}
+	return nil
 }
 
 // durationHook wants a unit: a bare 150 would be 150 nanoseconds.
@@ -161,11 +200,39 @@ func durationHook(from, to reflect.Type, value any) (any, error) {
 
 // paramsHook reads "1024+8" as parameters.
 func paramsHook(_, to reflect.Type, value any) (any, error) {
-	s, ok := value.(string)
-	if !ok || to != reflect.TypeFor[store.Params]() {
+	if to != reflect.TypeFor[store.Params]() {
 		return value, nil
 	}
-	return store.ParseParams(s)
+	switch v := value.(type) {
+	case string:
+		return store.ParseParams(v)
+	case int, int64, float64:
+		return nil, fmt.Errorf("%v is not a pair of thresholds; write <tokens>+<waiting>, such as 1024+8", v)
+	}
+	return value, nil
+}
+
+// textNumberHook reads the numbers that the environment gives as text.
+func textNumberHook(from, to reflect.Type, value any) (any, error) {
+	s, ok := value.(string)
+	if !ok || to == reflect.TypeFor[time.Duration]() || to == reflect.TypeFor[store.Tokens]() {
+		return value, nil
+	}
+	switch to.Kind() {
+	case reflect.Int, reflect.Int64:
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a whole number", s)
+		}
+		return n, nil
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a number", s)
+		}
+		return f, nil
+	}
+	return value, nil
 }
 
 // numberHook refuses fractions where a whole number is wanted.

@@ -71,6 +71,33 @@ pools:
 	}
 }
 
+// Every setting can be overridden, whether the file names it or not.
+func TestLoadConfigEnvironment(t *testing.T) {
+	for name, value := range map[string]string{
+		"TRIAL_ALPHA": "0.1", "TRIAL_MAXBLOCKS": "7", "TRIAL_BLOCK": "200s", "GUARD_WITHIN": "0.8", "INITIAL": "2048+4",
+		"BOUNDS_MINEXTERNALREUSABLETOKENS_MIN": "64", "BOUNDS_MINEXTERNALREUSABLETOKENS_MAX": "inf", "SELECTOR": `pod="x"`,
+	} {
+		t.Setenv("KVTUNER_DEFAULTS_"+name, value)
+	}
+	c, err := load(t, strings.Replace(minimal, "  selector: 'namespace=\"llm\"'\n", "", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.Pools[0].Settings
+	if s.Trial.Alpha != 0.1 || s.Trial.MaxBlocks != 7 || s.Trial.Block != 200*time.Second || s.Guard.Within != 0.8 ||
+		s.Initial.String() != "2048+4" || s.Bounds.MinExternalReusableTokens.Min != 64 || s.Selector != `pod="x"` {
+		t.Errorf("settings %+v", s)
+	}
+	for name, value := range map[string]string{"TRIAL_BLOCK": "garbage", "GUARD_WITHIN": "90", "INITIAL": "fast", "TRIAL_MAXBLOCKS": "many"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("KVTUNER_DEFAULTS_"+name, value)
+			if _, err := load(t, minimal); err == nil || !strings.Contains(err.Error(), value) {
+				t.Errorf("%s=%s: %v", name, value, err)
+			}
+		})
+	}
+}
+
 func TestLoadConfigErrors(t *testing.T) {
 	pool := func(extra string) string { return strings.TrimSpace(minimal) + "\n  " + extra + "\n" }
 	for _, tc := range []struct{ name, text, want string }{
@@ -82,6 +109,9 @@ func TestLoadConfigErrors(t *testing.T) {
 		{"no url", "pools: [{name: a, store: {file: a}}]", "prometheus.url"},
 		{"file URL", strings.Replace(minimal, "http://prometheus:9090", "file:///etc/passwd", 1), "prometheus.url"},
 		{"no name", strings.Replace(minimal, "Qwen2.5-32B", `""`, 1), "name: is empty"},
+		{"a name no document can have", strings.Replace(minimal, "Qwen2.5-32B", "my pool", 1), "my pool"},
+		{"a weight that drowns all others", pool("objective: {e2e: 1e308}"), "objective.e2e"},
+		{"block too short for its samples", pool("scrapeInterval: 1s\n  trial: {block: 30s, washout: 27s}"), "trial.block"},
 		{"two of a name", minimal + "- {name: Qwen2.5-32B, store: {file: other.json}}\n", "is there twice"},
 		{"two of a file", minimal + "- {name: b, store: {file: params.json}}\n", "belongs to another pool"},
 		{"no store", "prometheus: {url: \"http://x\"}\npools: [{name: a}]", "store.file: is empty"},
@@ -101,6 +131,7 @@ func TestLoadConfigErrors(t *testing.T) {
 		{"bounds the wrong way round", pool("bounds: {minExternalReusableTokens: {min: 2048, max: 64}}"), "bounds"},
 		{"initial outside bounds", pool("bounds: {minExternalReusableTokens: {min: 2048, max: inf}}"), "initial: 1024+8 lies outside bounds"},
 		{"initial", pool("initial: fast"), "fast"},
+		{"half a pair", pool("initial: 1024"), "write <tokens>+<waiting>"},
 		{"zero tokens", pool("initial: {minExternalReusableTokens: 0, maxWaitingRequests: 8}"), "minExternalReusableTokens"},
 		{"cron", pool(`schedule: {windows: [{start: "every night", duration: 1h}]}`), "schedule.windows[0].start"},
 		{"zone", pool(`schedule: {zone: Nowhere/City}`), "schedule.zone"},

@@ -38,8 +38,9 @@ type controller struct {
 	cooldown time.Time
 	aborts   int
 
-	unknown    int  // samples in a row
-	holding    bool // and said so
+	unknown    int    // samples in a row
+	holding    string // for this reason, recorded at heldAt
+	heldAt     time.Time
 	suggested  map[store.Params]time.Time
 	lastSample Sample
 }
@@ -87,7 +88,9 @@ func (c *controller) next(o observation) action {
 	if why := c.blindness(s); why != "" {
 		return c.blind(s, why)
 	}
-	c.holding, c.unknown = false, 0
+	if a, acted := c.sees(s); acted {
+		return a
+	}
 	if !c.settle(s) {
 		return action{}
 	}
@@ -143,6 +146,10 @@ func (c *controller) blindness(s Sample) string {
 const ackTimeout = 2 * time.Minute
 
 func unacknowledged(s Sample, revision int64) string {
+	if s.Plugin.Newest > revision {
+		return fmt.Sprintf("an EPP replica shows revision %d, the document has only %d: it was restored from an older copy; remove it, and it is written again above that",
+			s.Plugin.Newest, revision)
+	}
 	return fmt.Sprintf("the EPP replicas show revisions %d to %d, not %d, after %v: does the plugin watch this document?",
 		s.Plugin.Oldest, s.Plugin.Newest, revision, ackTimeout)
 }
@@ -150,12 +157,25 @@ func unacknowledged(s Sample, revision int64) string {
 // blind holds still: nothing moves, and after a while that is said once.
 func (c *controller) blind(s Sample, why string) action {
 	c.unknown++
-	if c.holding || c.unknown < holdAfter {
+	if c.unknown < holdAfter || c.holding == why || s.To.Sub(c.heldAt).Abs() < holdEvery && c.holding != "" {
 		return action{}
 	}
-	c.holding = true
+	c.holding, c.heldAt = why, s.To
 	return c.decide(store.KindHold, s, c.incumbent, "no decisions are taken: "+why)
 }
+
+// sees ends a hold.
+func (c *controller) sees(s Sample) (action, bool) {
+	held := c.holding != ""
+	c.holding, c.unknown = "", 0
+	if !held {
+		return action{}, false
+	}
+	return c.decide(store.KindResume, s, c.incumbent, "decisions are taken again: engines and plugin are seen"), true
+}
+
+// holdEvery is the least time between the records of two reasons for one hold.
+const holdEvery = 10 * time.Minute
 
 // holdAfter is how many unknown samples in a row are worth a record.
 const holdAfter = 4
@@ -163,10 +183,13 @@ const holdAfter = 4
 // settle reports whether the sample shows the parameters in force alone: they
 // were acknowledged, and the washout since is over.
 func (c *controller) settle(s Sample) bool {
-	if c.settled.IsZero() {
-		if !s.Plugin.shows(c.revision) {
-			return false
+	switch {
+	case !s.Plugin.shows(c.revision): // not yet, or a replica has restarted
+		if !c.settled.IsZero() {
+			c.awaited, c.settled = s.To, time.Time{}
 		}
+		return false
+	case c.settled.IsZero():
 		c.settled = s.To.Add(c.settings.Trial.Washout)
 	}
 	return !s.From.Before(c.settled)
@@ -290,6 +313,34 @@ func (c *controller) decide(k store.Kind, s Sample, to store.Params, reason stri
 		Pool: c.settings.Name, Time: s.To, Kind: k, Mode: string(c.settings.Mode),
 		From: c.incumbent, To: to, Reason: reason, Evidence: e,
 	}}
+}
+
+// clockWentBack forgets what is dated in the future, so that no wait lasts longer
+// than it can from now on. A trial in progress cannot be judged any more: its
+// lease is taken to be over, and the next step ends it.
+func (c *controller) clockWentBack(now time.Time) {
+	g, s := c.settings.Guard, c.settings.Search
+	c.forgetSamples()
+	c.log, c.exposed = nil, nil
+	c.awaited, c.settled = now, time.Time{}
+	c.cooldown = sooner(c.cooldown, now.Add(g.MaxCooldown))
+	c.shedAt = sooner(c.shedAt, now.Add(g.MaxCooldown))
+	c.climber.ExploreAt = sooner(c.climber.ExploreAt, now.Add(s.MaxExplore))
+	for p, f := range c.climber.Tried {
+		f.until = sooner(f.until, now.Add(s.MaxExplore))
+		c.climber.Tried[p] = f
+	}
+	clear(c.suggested)
+	if c.trial != nil {
+		c.trial.switched = now.Add(-c.settings.trialLease())
+	}
+}
+
+func sooner(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func later(a, b time.Time) time.Time {

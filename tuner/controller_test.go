@@ -249,6 +249,162 @@ func TestMissingDataFailsStatic(t *testing.T) {
 	}
 }
 
+// A replica that restarts falls back to its static configuration: what it serves
+// until it has the document again is nobody's sample.
+func TestReplicaRestartPausesTheTrial(t *testing.T) {
+	w := newWorld(t, flat)
+	for w.c.trial == nil || w.c.trial.judged[store.ArmCandidate] < 2 {
+		w.run(15 * time.Second)
+	}
+	judged := w.c.trial.judged[store.ArmCandidate]
+	w.acks = false
+	w.run(time.Minute)
+	if got := w.c.trial.judged[store.ArmCandidate]; got != judged {
+		t.Errorf("%d samples were judged without the candidate in force", got-judged)
+	}
+	w.acks = true
+	w.run(3 * time.Minute)
+	if w.c.trial != nil && w.c.trial.judged[store.ArmCandidate] == judged && w.c.trial.onCandidate {
+		t.Error("the trial did not go on when the replica was back")
+	}
+}
+
+// What ends a trial without its fault does not count against the candidate.
+func TestCancelledTrialsDoNotBackOff(t *testing.T) {
+	w := newWorld(t, flat)
+	for range 6 {
+		for w.trial == nil {
+			w.run(15 * time.Second)
+		}
+		w.closed = true
+		w.run(time.Hour)
+		w.closed = false
+	}
+	if w.c.aborts != 0 {
+		t.Errorf("%d aborts were counted", w.c.aborts)
+	}
+	if n := w.count(store.KindTrial); n != 6 {
+		t.Errorf("%d trials in six windows", n)
+	}
+}
+
+// A candidate that collapses the pool leaves a backlog. That is not the
+// incumbent's collapse, and nothing is shed for it.
+func TestCandidateCollapseIsNotTheIncumbents(t *testing.T) {
+	w := newWorld(t, flat)
+	backlog := 0
+	w.change = func(s *Sample, p store.Params) {
+		if p != w.baseline {
+			backlog = 3
+		}
+		if backlog > 0 {
+			backlog--
+			s.Signals.WaitingSeconds, s.Signals.RunningSeconds = 50*15, 10*15
+			s.Signals.WithinSLO = 0.2 * s.Signals.FirstTokens
+		}
+	}
+	w.run(6 * time.Hour)
+	if d := w.last(store.KindShed); d != nil {
+		t.Errorf("shed: %s", d.Reason)
+	}
+	if w.baseline != testSettings().Initial || w.count(store.KindAbort) == 0 {
+		t.Errorf("baseline %s, %d aborts", w.baseline, w.count(store.KindAbort))
+	}
+}
+
+// A pool that is wedged completes nothing, so no latency shows it.
+func TestStallEndsATrialAndIsShed(t *testing.T) {
+	stall := func(s *Sample) {
+		s.Signals.Requests, s.Signals.E2ESeconds, s.Signals.FirstTokens, s.Signals.TTFTSeconds, s.Signals.WithinSLO = 0, 0, 0, 0, 0
+		s.Signals.WaitingSeconds, s.Signals.RunningSeconds = 60*15, 0
+		s.Plugin.Loads = 0
+	}
+	w := newWorld(t, flat)
+	w.change = func(s *Sample, p store.Params) {
+		if p != w.baseline {
+			stall(s)
+		}
+	}
+	for w.count(store.KindTrial) == 0 {
+		w.run(15 * time.Second)
+	}
+	w.run(30 * time.Second)
+	if d := w.last(store.KindAbort); d == nil || !strings.Contains(d.Reason, "nothing has completed") {
+		t.Errorf("the candidate that wedges the pool: %+v", d)
+	}
+
+	w = newWorld(t, flat)
+	w.run(5 * time.Minute)
+	w.change = func(s *Sample, p store.Params) {
+		if p.MinExternalReusableTokens != store.Never {
+			stall(s)
+		}
+	}
+	w.run(time.Minute)
+	if w.last(store.KindShed) == nil {
+		t.Error("an incumbent that wedges the pool was not shed")
+	}
+}
+
+// A wake starts the search over, but frees nothing that the guard has stopped.
+func TestWakeKeepsWhatWasAborted(t *testing.T) {
+	c := newClimber(testSettings().Search, noon)
+	bad, dull := store.Params{MinExternalReusableTokens: 1, MaxWaitingRequests: 0}, store.Params{MinExternalReusableTokens: 2048, MaxWaitingRequests: 8}
+	c.rejected(proposal{params: bad, origin: fromModel}, testSettings().Search, noon, true)
+	c.rejected(proposal{params: dull, origin: fromModel}, testSettings().Search, noon, false)
+	c.wake(testSettings().Search, noon.Add(time.Minute))
+	if !c.failedRecently(bad, noon.Add(2*time.Minute)) || c.failedRecently(dull, noon.Add(2*time.Minute)) {
+		t.Errorf("after a wake: %+v", c.Tried)
+	}
+}
+
+func TestChangeIsNoticed(t *testing.T) {
+	w := newWorld(t, func(_ store.Params, at time.Duration) float64 {
+		if at > 2*time.Hour {
+			return 2.6
+		}
+		return 2
+	})
+	w.run(2 * time.Hour)
+	before := w.count(store.KindWake)
+	w.run(time.Hour)
+	if w.count(store.KindWake) != before+1 {
+		t.Errorf("%d wakes before the change, %d after it", before, w.count(store.KindWake))
+	}
+}
+
+// No clock, however far off it was, leaves a wait that outlasts its own maximum.
+func TestClockWentBack(t *testing.T) {
+	w := newWorld(t, valley(store.Params{MinExternalReusableTokens: 8192, MaxWaitingRequests: 8}))
+	w.now = noon.Add(10 * 365 * 24 * time.Hour)
+	w.c.awaiting(w.revision, w.now)
+	for w.trial == nil {
+		w.run(15 * time.Second)
+	}
+	w.now = noon
+	w.c.clockWentBack(noon)
+	w.run(15 * time.Second)
+	if w.trial != nil {
+		t.Error("a trial dated ten years ahead goes on")
+	}
+	trials := w.count(store.KindTrial)
+	w.run(30 * time.Hour)
+	if w.count(store.KindTrial) == trials {
+		t.Error("nothing was tried again")
+	}
+}
+
+func TestExposureIsBounded(t *testing.T) {
+	w := newWorld(t, flat)
+	w.c.settings.Guard.MaxExposure = 0.02
+	w.c.settings.Search.Explore, w.c.settings.Search.MaxExplore = time.Minute, time.Minute
+	w.c.search.settings = w.c.settings
+	w.run(12 * time.Hour)
+	if share := w.exposed.Seconds() / (12 * 3600); share > 0.08 {
+		t.Errorf("candidates were in force for %.3f of the time", share)
+	}
+}
+
 func TestUnacknowledgedTrialIsAborted(t *testing.T) {
 	w := newWorld(t, flat)
 	for w.trial == nil {

@@ -79,7 +79,21 @@ func fitCurves(log []evidence, now time.Time, s Search) (curves, bool) {
 	c.crowd = 1 + s.BatchCost*running/float64(len(recent))
 	c.buckets = countBuckets(recent, c)
 	c.fitRestores(log, len(log)-len(recent))
-	return c, c.spent > 0
+	return c, c.sound()
+}
+
+// sound tells that the fit can be calculated with.
+func (c curves) sound() bool {
+	values := []float64{c.base, c.slope, c.crowd, c.spent}
+	for _, b := range c.buckets {
+		values = append(values, b.tokens, b.requests, b.stopped, b.restore, b.recompute, b.stderr)
+	}
+	for _, v := range values {
+		if !(v >= 0 && v <= largest) {
+			return false
+		}
+	}
+	return c.spent > 0
 }
 
 // fitSlope regresses the TTFT of recomputed requests on the tokens they had to
@@ -212,7 +226,7 @@ const leastSpread = 0.3
 func (r restores) line(tokens float64) (value, stderr float64) {
 	_, stderr = r.mean()
 	alpha, beta := stat.LinearRegression(r.tokens, r.extra, r.weights, false)
-	if math.IsNaN(beta) || beta < 0 { // all of one length, or noise
+	if !(beta >= 0) || math.IsInf(beta, 0) { // all of one length, or noise
 		alpha, _ = r.mean()
 		beta = 0
 	}

@@ -19,6 +19,9 @@ func (g Guard) breach(s, incumbent Signals) string {
 			return fmt.Sprintf("%.1f%% of requests failed, above %.1f%% (guard.maxErrorShare)", 100*errors, 100*g.MaxErrorShare)
 		}
 	}
+	if s.stalled() && !incumbent.stalled() {
+		return fmt.Sprintf("nothing has completed in %.0f s while %.0f requests wait", s.Seconds, s.Waiting())
+	}
 	if g.broken(s) && !g.broken(incumbent) {
 		return fmt.Sprintf("only %.1f%% of requests had a TTFT of at most %v, below %.1f%% (guard.within)", 100*s.Within(), g.TTFT, 100*g.Within)
 	}
@@ -45,9 +48,9 @@ func (g Guard) regressed(logCost, incumbent, variance float64) bool {
 // restore counts as waiting in vLLM, so this is the signature of a storage
 // backlog that feeds itself.
 func (g Guard) collapsed(s Sample) bool {
-	if g.CollapseWaiting == 0 || s.Plugin.State != OK || s.Plugin.Loads == 0 {
+	in := s.Signals.InFlight()
+	if g.CollapseWaiting == 0 || s.Plugin.State != OK || in == 0 || s.Signals.Waiting()/in < g.CollapseWaiting {
 		return false
 	}
-	in := s.Signals.InFlight()
-	return in > 0 && s.Signals.Waiting()/in >= g.CollapseWaiting && g.broken(s.Signals)
+	return s.Signals.stalled() || s.Plugin.Loads > 0 && g.broken(s.Signals)
 }

@@ -69,6 +69,9 @@ func (c *controller) inTrial(o observation) action {
 	if why := c.guardTrial(s); why != "" {
 		return c.finish(s, aborted, nil, why)
 	}
+	if !s.Plugin.shows(c.revision) && !t.acked.IsZero() { // a replica has restarted
+		t.acked, t.switched = time.Time{}, s.To
+	}
 	if t.acked.IsZero() {
 		return c.awaitAck(s)
 	}

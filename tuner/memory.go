@@ -31,10 +31,16 @@ func signatureOf(s Signals, c *curves) (signature, bool) {
 	if restore <= 0 || tokens <= 0 {
 		return signature{}, false
 	}
-	return signature{
+	sig := signature{
 		math.Log(s.Prompt / s.Requests), math.Log(s.InFlight() / float64(s.Engines)),
 		math.Log(restore / tokens), math.Log(c.slope),
-	}, true
+	}
+	for _, x := range sig {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return signature{}, false
+		}
+	}
+	return sig, true
 }
 
 func (s signature) distance(o signature) float64 {

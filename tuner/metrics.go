@@ -17,6 +17,7 @@ type metrics struct {
 	decisions       *prometheus.CounterVec
 	publishFailures prometheus.Counter
 	lastStep        prometheus.Gauge
+	ready           prometheus.Gauge
 	revision        prometheus.Gauge
 	parameter       *prometheus.GaugeVec
 	trial           prometheus.Gauge
@@ -38,6 +39,7 @@ func newMetrics(r prometheus.Registerer, pool string) (*metrics, error) {
 		publishFailures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kvtuner_publish_failures_total", Help: "Writes of the parameter document that failed.", ConstLabels: labels}),
 		lastStep: gauge("kvtuner_last_step_timestamp_seconds", "When the last step without an error ended."),
+		ready:    gauge("kvtuner_ready", "1 while the pool is taken over, its steps succeed and its engines and plugin are seen, else 0."),
 		revision: gauge("kvtuner_revision", "Revision of the document last written or taken over."),
 		parameter: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kvtuner_parameter", Help: "Parameters published, by arm and name; +Inf tokens is never load, 0 waiting is no gate.", ConstLabels: labels}, []string{"arm", "name"}),
@@ -45,7 +47,7 @@ func newMetrics(r prometheus.Registerer, pool string) (*metrics, error) {
 		cost:  gauge("kvtuner_cost_seconds", "The objective of the last usable sample: seconds a request costs, lower is better."),
 	}
 	m.cost.Set(math.NaN()) // not known, which is not 0
-	for _, c := range []prometheus.Collector{m.steps, m.samples, m.decisions, m.publishFailures, m.lastStep, m.revision, m.parameter, m.trial, m.cost} {
+	for _, c := range []prometheus.Collector{m.steps, m.samples, m.decisions, m.publishFailures, m.lastStep, m.ready, m.revision, m.parameter, m.trial, m.cost} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("pool %q: registering the tuner's metrics (is there another pool of that name?): %w", pool, err)
 		}
@@ -64,10 +66,8 @@ func (m *metrics) step(now time.Time, err error) {
 
 func (m *metrics) sample(s Sample, o Objective) {
 	m.samples.WithLabelValues(string(s.State)).Inc()
-	if s.State != OK {
-		return
-	}
-	if cost, ok := o.Cost(s.Signals); ok {
+	m.cost.Set(math.NaN())
+	if cost, ok := o.Cost(s.Signals); ok && s.State == OK {
 		m.cost.Set(cost)
 	}
 }

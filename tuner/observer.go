@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
@@ -59,16 +60,40 @@ func (o *observer) sample(ctx context.Context, from, to time.Time) Sample {
 func (o *observer) query(ctx context.Context, q string, at time.Time) (model.Matrix, error) {
 	value, warnings, _, err := o.prom.Query(ctx, q, at)
 	if err != nil {
-		return nil, fmt.Errorf("asking Prometheus: %w", err)
+		return nil, fmt.Errorf("asking Prometheus: %s", brief(apiError(err)))
 	}
 	if len(warnings) > 0 {
-		return nil, fmt.Errorf("asking Prometheus: the answer may be partial: %s", warnings[0])
+		return nil, fmt.Errorf("asking Prometheus: the answer may be partial: %s", brief(warnings[0]))
 	}
 	matrix, ok := value.(model.Matrix)
 	if !ok {
 		return nil, fmt.Errorf("asking Prometheus: a range selector was answered with %T, not a matrix", value)
 	}
 	return matrix, nil
+}
+
+// apiError is what the server said, with its details: the client's error has only
+// the status.
+func apiError(err error) string {
+	var e *promv1.Error
+	if !errors.As(err, &e) {
+		return err.Error() + " (prometheus.url, prometheus.timeout)"
+	}
+	s := err.Error()
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	return s + " (is prometheus.url the base URL of a Prometheus API, and does it want prometheus.headers?)"
+}
+
+// brief cuts what a server said: a proxy's page does not belong into a record.
+func brief(s string) string {
+	const most = 300
+	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "?")
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
 // errNoSeries is the reason of a selector that matches nothing: an error, not an
@@ -99,7 +124,7 @@ func (o *observer) signals(rows model.Matrix, from, to time.Time) (Signals, erro
 		sum.Engines++
 	}
 	if sum.Engines == 0 {
-		return Signals{}, errors.New("every engine has only just appeared")
+		return Signals{}, fmt.Errorf("no engine was scraped before the window began: engines that have only just appeared, or a scrape interval longer than scrapeInterval, %v", o.settings.ScrapeInterval)
 	}
 	if sum.Engines < o.settings.Endpoints {
 		return Signals{}, fmt.Errorf("%d engines answer, %d are expected (endpoints)", sum.Engines, o.settings.Endpoints)

@@ -185,6 +185,8 @@ func TestPluginStates(t *testing.T) {
 		{"none", model.Matrix{}, Unknown, "check pluginSelector"},
 		{"one dark", append(epp("x", 1, 1, 1), dark...), Unknown, "replica y has sent nothing"},
 		{"no revision", epp("x", 1, 1, 1)[1:], Unknown, "exports no selective_kv_revision"},
+		{"not a number", append(epp("x", 1, 1, 1), series(seriesCostTTFT, "x", map[string]string{"action": "load", "reusable": "1024", "computed": "256"}, 1, 2, math.NaN())), Unknown, "not a finite number"},
+		{"not a power of two", append(epp("x", 1, 1, 1), series(seriesCostStarted, "x", map[string]string{"action": "load", "reusable": "1000"}, 1, 2, 3)), Unknown, "no bucket of tokens"},
 		{"a hostile bucket", append(epp("x", 1, 1, 1), series(seriesCostStarted, "x", map[string]string{"action": "load", "reusable": "1e9; drop"}, 1, 2, 3)), Unknown, "no bucket of tokens"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -197,6 +199,27 @@ func TestPluginStates(t *testing.T) {
 				t.Errorf("plugin %s, why %q; want %s, %q", got.Plugin.State, got.Plugin.Why, tc.state, tc.why)
 			}
 		})
+	}
+}
+
+// Whole numbers are never averaged: 5/15 fifteen times over is below 5.
+func TestRevisionIsRead(t *testing.T) {
+	for _, n := range []int{1, 2, 6, 7, 15} {
+		for _, revision := range []float64{1, 2, 5, 746, 1 << 40} {
+			values := make([]float64, n)
+			for i := range values {
+				values[i] = revision
+			}
+			row := series(seriesRevision, "x", nil, values...)
+			for i := range row.Values { // all of them within the window
+				row.Values[i].Timestamp = model.TimeFromUnixNano(noon.Add(-time.Duration(n-i) * 100 * time.Millisecond).UnixNano())
+			}
+			a := &answers{engines: engine("a"), plugin: model.Matrix{row}}
+			got := (&observer{prom: a, settings: testSettings()}).sample(context.Background(), noon.Add(-15*time.Second), noon).Plugin
+			if !got.shows(int64(revision)) {
+				t.Errorf("%d points of revision %v are read as %d to %d: %s", n, revision, got.Oldest, got.Newest, got.Why)
+			}
+		}
 	}
 }
 

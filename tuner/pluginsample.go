@@ -61,7 +61,7 @@ type curveKey struct {
 func (o *observer) pluginSample(rows model.Matrix, from, to time.Time) (PluginSample, error) {
 	replicas := bySource(rows, o.settings.ReplicaLabel)
 	if len(replicas) == 0 {
-		return PluginSample{}, fmt.Errorf("%w of the plugin; check pluginSelector %q and that the EPP runs selective-kv-policy", errNoSeries, o.settings.PluginSelector)
+		return PluginSample{}, fmt.Errorf("%w of the plugin; check pluginSelector, now %s, and that the EPP runs selective-kv-policy", errNoSeries, pluginSelector(o.settings))
 	}
 	w := window{from: model.TimeFromUnixNano(from.UnixNano()), to: model.TimeFromUnixNano(to.UnixNano())}
 	p := PluginSample{State: OK, Replicas: len(replicas), Oldest: math.MaxInt64}
@@ -88,7 +88,7 @@ func (p *PluginSample) addReplica(replica source, w window, curve map[curveKey]*
 		return r.err
 	}
 	for _, row := range replica.series[seriesDecisions] {
-		p.addDecisions(row.Metric, w.increase(row.Values))
+		p.addDecisions(row.Metric, r.finite(seriesDecisions, w.increase(row.Values)))
 	}
 	for _, name := range costSeries {
 		for _, row := range replica.series[name] {
@@ -99,10 +99,10 @@ func (p *PluginSample) addReplica(replica source, w window, curve map[curveKey]*
 			if err != nil {
 				return fmt.Errorf("EPP replica %s: %w", replica.name, err)
 			}
-			point.add(name, w.increase(row.Values))
+			point.add(name, r.finite(name, w.increase(row.Values)))
 		}
 	}
-	return nil
+	return r.err
 }
 
 func (p *PluginSample) addDecisions(m model.Metric, n float64) {
@@ -138,7 +138,7 @@ func curvePoint(m model.Metric, curve map[curveKey]*CurvePoint) (*CurvePoint, er
 
 func bucketEdge(m model.Metric, label model.LabelName) (float64, error) {
 	edge, err := strconv.ParseUint(strings.TrimSuffix(string(m[label]), "+"), 10, 32)
-	if err != nil {
+	if err != nil || edge&(edge-1) != 0 { // powers of two only: a hostile page cannot make thousands
 		return 0, fmt.Errorf("%s has %s=%q, which is no bucket of tokens", m[model.MetricNameLabel], label, m[label])
 	}
 	return float64(edge), nil

@@ -77,15 +77,20 @@ func engineQuery(s Settings, window time.Duration) string {
 }
 
 func pluginQuery(s Settings, window time.Duration) string {
-	selector := s.PluginSelector
-	if selector == "" {
-		selector = fmt.Sprintf("pool=%q", s.Name)
+	return rangeQuery(pluginSeries, pluginSelector(s), window+lookbackScrapes*s.ScrapeInterval)
+}
+
+func pluginSelector(s Settings) string {
+	if s.PluginSelector != "" {
+		return s.PluginSelector
 	}
-	return rangeQuery(pluginSeries, selector, window+lookbackScrapes*s.ScrapeInterval)
+	return fmt.Sprintf("pool=%q", s.Name)
 }
 
 func rangeQuery(names []string, matchers string, r time.Duration) string {
 	quoted := strings.Join(names, "|")
+	// Whole seconds, rounded up: a ticker's jitter is no part of the question.
+	r = (r + time.Second - 1).Truncate(time.Second)
 	return fmt.Sprintf("{%s}[%s]", join(fmt.Sprintf("__name__=~%q", quoted), matchers), model.Duration(r))
 }
 

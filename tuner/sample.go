@@ -88,6 +88,12 @@ func (s Signals) InFlight() float64 { return (s.RunningSeconds + s.WaitingSecond
 // Waiting is the mean number of requests waiting, deferred ones included.
 func (s Signals) Waiting() float64 { return s.WaitingSeconds / s.Seconds }
 
+// stalled reports that requests wait and not one has come as far as its first
+// token: a wedge that no latency shows, because nothing completes.
+func (s Signals) stalled() bool {
+	return s.FirstTokens == 0 && s.Requests == 0 && s.WaitingSeconds > 0
+}
+
 // MeanE2E is the mean end-to-end time of completed requests, in seconds.
 func (s Signals) MeanE2E() float64 { return s.E2ESeconds / s.Requests }
 

@@ -56,6 +56,9 @@ func compare(blocks []block, sampleVariance float64) (estimate, bool) {
 		return estimate{}, false
 	}
 	effect, variance, residual, ok := armEffect(y, w, arm, at)
+	if math.IsNaN(effect) || math.IsInf(effect, 0) {
+		return estimate{}, false
+	}
 	if ok && len(y) > 3 && residual > changed*sampleVariance {
 		// The workload has changed since before the trial: judge what came after.
 		if e, r, v, ok := armEffect(y[1:], w[1:], arm[1:], at[1:]); ok && v < residual {
@@ -89,9 +92,13 @@ func (e estimate) with(prior estimate) estimate {
 // 1970; Howard et al. 2021, eq. 14). It holds at all looks at once, so that a
 // trial may be judged after every sample.
 func (e estimate) interval(alpha float64) store.Interval {
-	half := min(confidenceHalfWidth(e.variance, alpha), widest)
+	return e.around(confidenceHalfWidth(e.variance, alpha), alpha)
+}
+
+func (e estimate) around(half, alpha float64) store.Interval {
+	half, middle := min(half, widest), min(max(e.mean, -widest), widest)
 	return store.Interval{
-		Estimate: math.Expm1(e.mean), Low: math.Expm1(e.mean - half), High: math.Expm1(e.mean + half),
+		Estimate: math.Expm1(middle), Low: math.Expm1(middle - half), High: math.Expm1(middle + half),
 		Confidence: 1 - alpha, N: e.blocks,
 	}
 }
@@ -100,11 +107,7 @@ func (e estimate) interval(alpha float64) store.Interval {
 // at alpha. Unlike a confidence sequence it rests on the prior being right, which
 // modelError allows for.
 func (e estimate) credible(alpha float64) store.Interval {
-	half := min(distuv.UnitNormal.Quantile(1-alpha)*math.Sqrt(e.variance), widest)
-	return store.Interval{
-		Estimate: math.Expm1(e.mean), Low: math.Expm1(e.mean - half), High: math.Expm1(e.mean + half),
-		Confidence: 1 - alpha, N: e.blocks,
-	}
+	return e.around(distuv.UnitNormal.Quantile(1-alpha)*math.Sqrt(e.variance), alpha)
 }
 
 // widest is the largest half width of an interval on the log scale, a factor of

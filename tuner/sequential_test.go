@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/kvtuner/kvtuner/store"
 )
 
 // trialOf draws blocks of an AR(1) noise, incumbent first, with an effect of the
@@ -143,4 +145,62 @@ func TestCUSUM(t *testing.T) {
 			t.Fatal("a shift of five deviations was not noticed")
 		}
 	}
+}
+
+// How often a trial finds a candidate better that is not, looking after every
+// sample as the controller does, with the variance estimated and not given. An
+// explored candidate keeps the stated error rate. Of a predicted one the figures
+// say what the prediction is worth: much, so that a model that is wrong by all it
+// predicts is found out only by the trial's own estimate, and by probation.
+func TestLookErrorRates(t *testing.T) {
+	c := testSettings().Trial
+	c.MinRequests = 1
+	for _, tc := range []struct {
+		name             string
+		predicted, truth float64
+		most             float64
+	}{
+		{"explored, no effect", 0, 0, 0.03},
+		{"explored, 3% worse", 0, 0.03, 0.01},
+		{"predicted 5%, no effect", 0.05, 0, 0.40},
+		{"predicted 8%, no effect", 0.08, 0, 0.40},
+		{"predicted 8%, 3% worse", 0.08, 0.03, 0.08},
+	} {
+		rng := rand.New(rand.NewPCG(11, 12))
+		const trials = 600
+		found := 0
+		for range trials {
+			if simulateLooks(rng, c, tc.predicted, math.Log1p(tc.truth)) == better {
+				found++
+			}
+		}
+		if rate := float64(found) / trials; rate > tc.most {
+			t.Errorf("%s: found better in %.3f of trials, want %.2f at most", tc.name, rate, tc.most)
+		} else {
+			t.Logf("%s: found better in %.3f of trials", tc.name, rate)
+		}
+	}
+}
+
+func simulateLooks(rng *rand.Rand, c Trial, predicted, effect float64) verdict {
+	t := &switchback{sums: map[store.Arm]Signals{}, judged: map[store.Arm]int{}, fullBlock: 6, proposal: proposal{origin: fromClimb}}
+	if predicted > 0 {
+		t.proposal = proposal{origin: fromModel, prior: prediction{gain: predicted, stderr: 0.01}.prior()}
+	}
+	all := trialOf(rng, 2*c.MaxBlocks+1, 6, effect, 0, 0.04, 0.3)
+	incumbent := trialOf(rng, 1, 20, 0, 0, 0.04, 0.3)[0].logCosts
+	for n, b := range all {
+		t.onCandidate = b.candidate
+		t.blocks = append(t.blocks, block{candidate: b.candidate})
+		for _, x := range b.logCosts {
+			t.judge(Sample{Signals: Signals{Requests: 100}}, x)
+			if n == 0 {
+				continue
+			}
+			if v, _ := t.look(c, incumbent); v != undecided {
+				return v
+			}
+		}
+	}
+	return noDifference
 }

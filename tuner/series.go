@@ -72,7 +72,7 @@ func (w window) points(values []model.SamplePair) (before *model.SamplePair, wit
 	if first > 0 {
 		before = &values[first-1]
 	}
-	return before, values[first:last]
+	return before, values[min(first, last):last]
 }
 
 // increase is what a counter gained in the window, resets included. A counter
@@ -130,10 +130,19 @@ func (r *reader) optional(name, label, value string) float64 {
 		}
 		sum += r.window.increase(row.Values)
 	}
-	if math.IsNaN(sum) || math.IsInf(sum, 0) {
-		return r.fail("%s of %s is not a finite number", name, r.source.name)
+	return r.finite(name, sum)
+}
+
+// largest is the largest sum that is believed; counters of tokens and seconds
+// stay far below, and sums over engines stay finite.
+const largest = 1e15
+
+// finite refuses what is no number that can be calculated with.
+func (r *reader) finite(name string, v float64) float64 {
+	if !(v >= 0 && v <= largest) {
+		return r.fail("%s of %s is not a finite number from 0 to %g", name, r.source.name, largest)
 	}
-	return sum
+	return v
 }
 
 // elapsed is the time between the points that bound the window, in seconds.
@@ -143,7 +152,7 @@ func (r *reader) elapsed(name string) float64 {
 	}
 	before, within := r.window.points(r.series[name][0].Values)
 	if len(within) == 0 {
-		return r.fail("%s was not scraped in the window", r.name)
+		return r.fail("%s was not scraped in the window; is its scrape interval longer than scrapeInterval?", r.name)
 	}
 	start := within[0].Timestamp
 	if before != nil {
@@ -173,7 +182,7 @@ func (r *reader) gauge(name string) float64 {
 		}
 		sum += mean
 	}
-	if math.IsNaN(sum) || math.IsInf(sum, 0) || sum < 0 {
+	if !(sum >= 0 && sum <= largest) {
 		return r.fail("%s of %s is %v; a gauge of requests is finite and not negative", name, r.source.name, sum)
 	}
 	return sum

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
 	"time"
 
 	"github.com/kvtuner/kvtuner/store"
@@ -174,6 +175,9 @@ func DefaultSettings() Settings {
 // step is the length of a sample: the fewest scrape intervals that last at least
 // 15 s, so that a sample holds enough requests to be worth a look.
 func (s Settings) step() time.Duration {
+	if s.ScrapeInterval <= 0 { // refused by Validate
+		return 0
+	}
 	const shortest = 15 * time.Second
 	n := (shortest + s.ScrapeInterval - 1) / s.ScrapeInterval
 	return n * s.ScrapeInterval
@@ -194,7 +198,7 @@ var ttftEdges = []float64{
 // setting, its value and what is allowed.
 func (s Settings) Validate() error {
 	errs := []error{s.validatePool(), s.Objective.validate(), s.Guard.validate(),
-		s.Trial.validate(s.ScrapeInterval), s.Search.validate()}
+		s.Trial.validate(s.step()), s.Search.validate()}
 	if err := s.Bounds.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("bounds: %w", err))
 	} else if !s.Bounds.Contains(s.Initial) {
@@ -213,6 +217,8 @@ func (s Settings) validatePool() error {
 	var errs []error
 	if s.Name == "" {
 		errs = append(errs, errors.New("name: is empty; each pool needs a name"))
+	} else if err := store.CheckPool(s.Name); err != nil {
+		errs = append(errs, fmt.Errorf("name: %w", err))
 	}
 	if s.Mode != Observe && s.Mode != Enforce {
 		errs = append(errs, fmt.Errorf("mode: %q is not allowed; use %q or %q", s.Mode, Observe, Enforce))
@@ -250,8 +256,8 @@ func (o Objective) validate() error {
 	var errs []error
 	sum := 0.0
 	for _, w := range weights {
-		if !(w.v >= 0) || math.IsInf(w.v, 0) {
-			errs = append(errs, fmt.Errorf("objective.%s: %v is not allowed; a finite weight, 0 or more", w.name, w.v))
+		if !(w.v >= 0 && w.v <= 1e6) {
+			errs = append(errs, fmt.Errorf("objective.%s: %v is not allowed; a weight from 0 to 1e6", w.name, w.v))
 			continue
 		}
 		sum += w.v
@@ -287,14 +293,14 @@ func isTTFTEdge(d time.Duration) bool {
 	return false
 }
 
-func (t Trial) validate(scrape time.Duration) error {
+func (t Trial) validate(sample time.Duration) error {
 	errs := []error{
 		between("trial.block", t.Block, 30*time.Second, 20*time.Minute),
 		between("trial.washout", t.Washout, 0, t.Block),
 	}
-	if judged := t.Block - t.Washout; judged < minBlockSamples*scrape {
-		errs = append(errs, fmt.Errorf("trial.block: %v minus trial.washout %v leaves %v; at least %d scrape intervals of %v must remain to be judged",
-			t.Block, t.Washout, judged, minBlockSamples, scrape))
+	if judged := t.Block - t.Washout; judged < minBlockSamples*sample {
+		errs = append(errs, fmt.Errorf("trial.block: %v minus trial.washout %v leaves %v; at least %d samples of %v must remain to be judged",
+			t.Block, t.Washout, judged, minBlockSamples, sample))
 	}
 	if t.MaxBlocks < 1 || t.MaxBlocks > 50 {
 		errs = append(errs, fmt.Errorf("trial.maxBlocks: %d is not allowed; 1 to 50", t.MaxBlocks))

@@ -75,9 +75,13 @@ func (t *Tuner) report(now time.Time, err error) {
 		return
 	}
 	c := t.control
+	t.metrics.ready.Set(0)
+	if s.Ready && c.blindness(c.lastSample) == "" {
+		t.metrics.ready.Set(1)
+	}
 	incumbent := c.incumbent
 	s.Doing, s.Incumbent, s.Revision = c.doing(now), &incumbent, t.document.Revision
-	s.LastState, s.LastWhy = c.lastSample.State, c.lastSample.why()
+	s.LastState, s.LastWhy = c.lastSample.State, c.blindness(c.lastSample)
 	s.Trial, s.Recent = nil, nil
 	if len(c.history) > 0 {
 		s.Recent = total(c.history).named(t.o.Settings.Objective)
@@ -99,7 +103,7 @@ func (c *controller) doing(now time.Time) string {
 	case c.trial != nil:
 		return "trial: comparing " + c.trial.proposal.params.String() + " with " + c.incumbent.String()
 	case c.unknown > 0:
-		return "holding: data is missing"
+		return "holding: nothing is decided without data"
 	case c.settled.IsZero():
 		return "waiting until every EPP replica has the parameters in force"
 	case now.Before(c.settled):

@@ -105,8 +105,8 @@ func (t *switchback) blockDone(now time.Time, c Trial) (done, overdue bool) {
 // end undecided even if all goes on as it went.
 //
 // Where the cost curves predicted a gain, that prediction counts as evidence with
-// its own uncertainty. Better then wants three things: a whole block of the
-// candidate, an improvement worth moving for in the trial itself, and a posterior
+// its own uncertainty. Better then wants three things, at the end of a block:
+// a whole block of the candidate, an improvement worth moving for in the trial itself, and a posterior
 // that is sure of one.
 func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interval) {
 	if !t.enough(c) {
@@ -151,9 +151,10 @@ func (t *switchback) lookAtPredicted(seen estimate, c Trial) (verdict, *store.In
 	return undecided, &i
 }
 
-// blockFull tells that the candidate has had at least one whole block.
+// blockFull tells that the present block is whole: a prediction is weighed with
+// whole blocks only, so that it does not win by being asked often.
 func (t *switchback) blockFull() bool {
-	return t.judged[store.ArmCandidate] >= t.fullBlock
+	return len(t.blocks[len(t.blocks)-1].logCosts) >= t.fullBlock
 }
 
 // pairDone tells that a block of the incumbent after one of the candidate is

@@ -90,6 +90,7 @@ func (t *Tuner) Interval() time.Duration { return t.o.Settings.step() }
 // Step takes one turn of the loop at now: observe, judge, propose, publish. An
 // error means that nothing was decided, and why; the next step tries again.
 func (t *Tuner) Step(ctx context.Context, now time.Time) error {
+	now = now.Round(0) // wall clock: documents and records are compared across processes
 	err := t.step(ctx, now)
 	t.metrics.step(now, err)
 	t.report(now, err)
@@ -101,6 +102,9 @@ func (t *Tuner) step(ctx context.Context, now time.Time) error {
 		if err := t.begin(ctx, now); err != nil {
 			return err
 		}
+	}
+	if now.Before(t.last) {
+		t.control.clockWentBack(now)
 	}
 	if err := t.meetDocument(ctx, now); err != nil {
 		return err

@@ -31,11 +31,15 @@ type fixture struct {
 type memoryJournal struct {
 	decisions []store.Decision
 	err       error
+	invalid   bool // evidence is refused
 }
 
 func (j *memoryJournal) Append(d store.Decision) error {
 	if j.err != nil {
 		return j.err
+	}
+	if j.invalid && d.Evidence != nil {
+		return store.ErrInvalid
 	}
 	for _, other := range j.decisions {
 		if other.ID == d.ID && other.Reason != d.Reason {
@@ -50,6 +54,7 @@ func (j *memoryJournal) Append(d store.Decision) error {
 type faultyDocuments struct {
 	*store.Memory
 	loadErr, swapErr error
+	afterSwap        error // of a write that succeeded
 }
 
 func (f *faultyDocuments) Load(ctx context.Context) (*store.Document, error) {
@@ -63,7 +68,10 @@ func (f *faultyDocuments) Swap(ctx context.Context, d *store.Document) error {
 	if f.swapErr != nil {
 		return f.swapErr
 	}
-	return f.Memory.Swap(ctx, d)
+	if err := f.Memory.Swap(ctx, d); err != nil {
+		return err
+	}
+	return f.afterSwap
 }
 
 // Query answers with counters that grow by the second.
@@ -126,6 +134,29 @@ func (f *fixture) steps(n int) {
 		if err := f.step(); err != nil {
 			f.t.Fatal(err)
 		}
+	}
+}
+
+// neverOpens is a schedule whose windows never open.
+type neverOpens struct{}
+
+func (neverOpens) Next(t time.Time) time.Time { return t.Add(365 * 24 * time.Hour) }
+
+// beginTrial makes the controller start a trial now, whatever it thinks of it.
+func (f *fixture) beginTrial() error {
+	c := f.tuner.control
+	before := []Sample{{From: f.now.Add(-15 * time.Second), To: f.now, State: OK, Signals: Signals{Seconds: 15, Requests: 100, E2ESeconds: 200, FirstTokens: 100, TTFTSeconds: 20, Engines: 1}}}
+	p := proposal{params: store.Params{MinExternalReusableTokens: 4096, MaxWaitingRequests: 8}, origin: fromClimb, why: "a test wants it"}
+	return f.tuner.act(context.Background(), f.now, c.start(Sample{To: f.now, State: OK, Signals: before[0].Signals}, p, before))
+}
+
+func (f *fixture) startTrial() {
+	f.t.Helper()
+	if err := f.beginTrial(); err != nil {
+		f.t.Fatal(err)
+	}
+	if f.document().Trial == nil {
+		f.t.Fatal("no trial was published")
 	}
 }
 
@@ -359,6 +390,122 @@ func TestRestartWithinASecondFindsAFreeID(t *testing.T) {
 	}
 	if n := len(f.journal.decisions); n != 2 || f.journal.decisions[0].ID == f.journal.decisions[1].ID {
 		t.Errorf("records %+v", f.journal.decisions)
+	}
+}
+
+// A document that was removed is written again, above the revision its readers
+// have seen.
+func TestRemovedDocumentIsWrittenAgain(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(1)
+	f.put(func(d *store.Document) { d.Baseline.MinExternalReusableTokens = 2048 })
+	f.steps(8)
+	f.docs.Memory = store.NewMemory("p")
+	f.steps(1)
+	if d := f.document(); d.Revision <= 2 || d.Baseline.MinExternalReusableTokens != 2048 {
+		t.Errorf("document %+v", d)
+	}
+}
+
+func TestLostDocumentIsRestoredFromTheCheckpoint(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(1)
+	f.put(func(d *store.Document) { d.Baseline.MinExternalReusableTokens = 2048 })
+	f.steps(2)
+	raw, err := f.docs.LoadCheckpoint(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.docs.Memory = store.NewMemory("p")
+	if err := f.docs.SaveCheckpoint(context.Background(), raw); err != nil {
+		t.Fatal(err)
+	}
+	f.restart()
+	f.steps(1)
+	if d := f.document(); d.Revision != 3 || d.Baseline.MinExternalReusableTokens != 2048 {
+		t.Errorf("document %+v", d)
+	}
+}
+
+// A candidate in somebody else's document has nobody who would end it.
+func TestForeignTrialIsEnded(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(3)
+	f.put(func(d *store.Document) {
+		d.Trial = &store.Trial{ID: "t1", Candidate: store.Params{MinExternalReusableTokens: 1, MaxWaitingRequests: 64},
+			Assignment: store.Assignment{Mode: store.AssignAll}, StartedAt: f.now, ExpiresAt: f.now.Add(time.Hour)}
+	})
+	f.steps(1)
+	if d := f.document(); d.Trial != nil {
+		t.Errorf("document %+v", d)
+	}
+}
+
+// A write that succeeded and said it failed is recognised as one's own.
+func TestOwnDocumentIsRecognised(t *testing.T) {
+	f := newFixture(t, nil)
+	f.docs.afterSwap = errors.New("connection reset")
+	if err := f.step(); err == nil {
+		t.Fatal("the write did not seem to fail")
+	}
+	f.docs.afterSwap = nil
+	f.steps(3)
+	for _, d := range f.journal.decisions {
+		if d.Kind == store.KindDrift {
+			t.Errorf("its own document was taken for someone else's: %s", d.Reason)
+		}
+	}
+	if d := f.document(); d.Revision != 1 {
+		t.Errorf("document %+v", d)
+	}
+}
+
+// Harm ends first: a candidate is taken back even while nothing can be recorded.
+func TestCandidateIsWithdrawnBeforeItsRecord(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(1)
+	f.startTrial()
+	f.journal.err = errors.New("disk is full")
+	f.tuner.calendar = &calendar{zone: time.UTC, windows: []calendarWindow{{opens: neverOpens{}, duration: time.Minute}}}
+	if err := f.step(); err == nil || !strings.Contains(err.Error(), "disk is full") {
+		t.Fatalf("step: %v", err)
+	}
+	if d := f.document(); d.Trial != nil {
+		t.Errorf("the candidate is still published: %+v", d.Trial)
+	}
+	f.journal.err = nil
+	f.steps(1)
+	if d := f.lastDecision(); d.Kind != store.KindAbort {
+		t.Errorf("recorded %+v", d)
+	}
+}
+
+// What could not be published in time is not published at all.
+func TestStaleTrialIsDropped(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(1)
+	f.docs.swapErr = errors.New("api server is away")
+	if err := f.beginTrial(); err == nil {
+		t.Fatal("the write succeeded")
+	}
+	for range 20 {
+		if err := f.step(); err == nil {
+			t.Fatal("the write succeeded")
+		}
+	}
+	f.docs.swapErr = nil
+	f.steps(2)
+	if d := f.document(); d.Trial != nil {
+		t.Errorf("five minutes late a trial was published: %+v", d.Trial)
+	}
+}
+
+func TestEvidenceThatCannotBeRecordedIsLeftOut(t *testing.T) {
+	f := newFixture(t, nil)
+	f.journal.invalid = true
+	f.steps(1)
+	if d := f.document(); d.Revision != 1 || len(f.journal.decisions) != 1 {
+		t.Errorf("document %+v, records %+v", d, f.journal.decisions)
 	}
 }
 
