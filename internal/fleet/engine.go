@@ -7,6 +7,9 @@ type replica struct {
 	id  int32
 	gpu *blockCache
 	cpu *blockCache
+	// reported tells, by prefix, whether the router knows what the CPU tier holds
+	// of it.
+	reported []bool
 
 	ready    fifo    // requests the scheduler may start, oldest first
 	running  []int32 // prefilling and decoding, oldest first
@@ -16,6 +19,7 @@ type replica struct {
 	lookups, restoring int
 	lookupBlocks       int32
 	copyFree           instant
+	storing            float64 // seconds that stores under way will still take from steps
 
 	stepping    bool
 	stepStarted instant
@@ -82,7 +86,10 @@ func (f *Fleet) stepSeconds(r *replica, compute float64) float64 {
 	s += p.StepPerRequest * float64(r.decoding)
 	s += p.StepPerContext * float64(r.context)
 	s += p.PollPerBlock * float64(r.lookupBlocks)
-	return s * (1 + p.StepInflation*f.storage.saturation(f.now))
+	s *= 1 + p.StepInflation*f.storage.saturation(f.now)
+	drag := math.Min(r.storing, s*p.StoreDrag)
+	r.storing -= drag
+	return s + drag
 }
 
 // giveChunk takes prefill tokens from the budget and returns their compute.

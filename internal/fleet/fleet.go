@@ -183,6 +183,7 @@ func (f *Fleet) growCaches() {
 		r := &f.replicas[i]
 		r.gpu.grow(n)
 		r.cpu.grow(n)
+		r.reported = append(r.reported, make([]bool, n-len(r.reported))...)
 	}
 }
 

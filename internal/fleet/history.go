@@ -28,10 +28,13 @@ func (f *Fleet) replayOne(rnd *random, prefix int32) {
 		r.gpu.retire(private)
 	}
 	r.gpu.put(prefix, blocks)
-	if missed {
-		r.cpu.put(prefix, blocks)
+	if missed && r.cpu.put(prefix, blocks) {
+		r.reported[prefix] = f.reports(historic | uint64(prefix)<<8 | uint64(r.id))
 	}
 }
+
+// historic sets the serials of history apart from those of requests.
+const historic = 1 << 63
 
 // holder is the engine that holds most of a prefix, GPU before CPU tier; the
 // given one if none does.
@@ -48,7 +51,7 @@ func (f *Fleet) holder(prefix int32, otherwise int) *replica {
 	}
 	for i := range f.replicas {
 		r := &f.replicas[i]
-		if r.cpu.held(prefix) > best.cpu.held(prefix) {
+		if r.visible(prefix) > best.visible(prefix) {
 			best = r
 		}
 	}

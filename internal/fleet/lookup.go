@@ -61,7 +61,7 @@ func (f *Fleet) finishLookup(id int32) {
 	r.lookups--
 	r.lookupBlocks -= q.lookupBlocks
 	if q.sharedBlocks > 0 {
-		r.cpu.put(q.prefix, q.sharedBlocks)
+		f.keep(r, q, q.sharedBlocks)
 	}
 	q.externalBlocks = min(r.cpu.held(q.prefix), q.prefixBlocks)
 	r.metrics.lookupDelay.observe((f.now - q.arrived).seconds())

@@ -88,6 +88,8 @@ var parameters = []Parameter{
 	{"prefillGrowth", "1/token", "relative growth of prefill cost with context: attention", FromFit, 0, 1e-3, false, func(p *Profile) *float64 { return &p.PrefillGrowth }},
 	{"overlapExponent", "", "norm in which base and prefill compute add: 1 one after the other, infinite in full overlap", FromFit, 1, 20, false, func(p *Profile) *float64 { return &p.OverlapExponent }},
 	{"pollPerBlock", "s", "added to a step by each block of a pending lookup", FromFit, 0, 1e-3, false, func(p *Profile) *float64 { return &p.PollPerBlock }},
+	{"storePerBlock", "s", "taken from later steps by each block on its way to the CPU tier", FromFit, 0, 0.1, false, func(p *Profile) *float64 { return &p.StorePerBlock }},
+	{"storeDrag", "", "most a step is lengthened by stores under way, relative", FromFit, 0, 5, false, func(p *Profile) *float64 { return &p.StoreDrag }},
 	{"stepInflation", "", "relative growth of a step while storage is saturated", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.StepInflation }},
 
 	{"lookupBase", "s", "lookup, fixed part", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.LookupBase }},
@@ -105,6 +107,7 @@ var parameters = []Parameter{
 	{"readShape", "", "gamma shape of a read's duration: the smaller, the heavier its tail", FromFit, 0.01, 100, false, func(p *Profile) *float64 { return &p.ReadShape }},
 
 	{"cpuRetained", "", "share of the CPU tier that keeps prefixes; the rest holds blocks on their way to storage, and suffix and output blocks", FromFit, 0.01, 1, false, func(p *Profile) *float64 { return &p.CPURetained }},
+	{"cpuReported", "", "chance that the router comes to know of a prefix stored in a CPU tier", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.CPUReported }},
 	{"sharedChance", "", "chance that a lookup the CPU tier cannot answer finds something on shared storage", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.SharedChance }},
 	{"sharedShare", "", "share of the prefix it then finds", FromFit, 0, 1, false, func(p *Profile) *float64 { return &p.SharedShare }},
 

@@ -21,6 +21,7 @@ type Profile struct {
 	StepBase, StepPerRequest, StepPerContext        float64
 	PrefillPerToken, PrefillGrowth, OverlapExponent float64
 	PollPerBlock, StepInflation                     float64
+	StorePerBlock, StoreDrag                        float64
 
 	// Lookup.
 	LookupBase, LookupPerBlock, LookupSaturated float64
@@ -32,7 +33,7 @@ type Profile struct {
 	ReadGiBps, ReadSaturatedGiBps, ReadShape float64
 
 	// What is kept outside the GPU.
-	CPURetained               float64
+	CPURetained, CPUReported  float64
 	SharedChance, SharedShare float64
 
 	// Router and client.

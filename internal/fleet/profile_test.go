@@ -3,6 +3,8 @@ package fleet
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -68,5 +70,26 @@ func TestParametersAreDocumented(t *testing.T) {
 			t.Errorf("%s and %s are the same field", d.Name, other)
 		}
 		fields[d.field(&p)] = d.Name
+	}
+}
+
+// The profiles beside the embedded one are for --profile.
+func TestEveryProfileFileIsValid(t *testing.T) {
+	names, err := filepath.Glob("profiles/*.json")
+	if err != nil || len(names) < 2 {
+		t.Fatalf("%v, %v", names, err)
+	}
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := ReadProfile(bytes.NewReader(b))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if want := strings.TrimSuffix(filepath.Base(name), ".json"); p.Name != want {
+			t.Errorf("%s: named %q", name, p.Name)
+		}
 	}
 }

@@ -12,6 +12,7 @@ const (
 	forPrefixes
 	forService
 	forHistory
+	forReports
 )
 
 // mix spreads two words into one (the finalizer of splitmix64).

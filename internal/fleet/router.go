@@ -36,7 +36,15 @@ func (f *Fleet) weigh(l load) float64 {
 // evidence is what the router knows of a prefix on an engine, in blocks.
 func (f *Fleet) evidence(r *replica, q *request) (gpu, cpu int32) {
 	gpu = min(r.gpu.held(q.prefix), q.prefixBlocks)
-	return gpu, min(r.cpu.held(q.prefix), q.prefixBlocks)
+	return gpu, min(r.visible(q.prefix), q.prefixBlocks)
+}
+
+// visible is what the router knows of a prefix in the engine's CPU tier.
+func (r *replica) visible(prefix int32) int32 {
+	if !r.reported[prefix] {
+		return 0
+	}
+	return r.cpu.held(prefix)
 }
 
 // decide asks the policy, as the EPP would after routing.
