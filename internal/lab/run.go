@@ -38,8 +38,7 @@ type Run struct {
 	Scrape time.Duration
 	// Adjust changes the tuner's settings, if not nil.
 	Adjust func(*tuner.Settings)
-	// Progress is told each step of a tuned run and each tenth of a phase of
-	// others, if not nil.
+	// Progress is told after each scrape interval, if not nil.
 	Progress func(Progress)
 	// Logger of the tuner; nil discards.
 	Logger *slog.Logger
@@ -132,6 +131,7 @@ type loop struct {
 	document *store.Memory
 	journal  journal
 	applied  int64
+	nextStep time.Time
 }
 
 // journal keeps decisions in memory.
@@ -261,6 +261,10 @@ func (l *loop) turn(ctx context.Context) error {
 	if err := l.prom.Scrape(now, epp, l.replica); err != nil {
 		return err
 	}
+	if now.Before(l.nextStep) {
+		return nil
+	}
+	l.nextStep = now.Add(l.tuner.Interval())
 	if err := l.tuner.Step(ctx, now); err != nil {
 		return err
 	}
@@ -314,7 +318,7 @@ func activity(decisions []store.Decision) Activity {
 	var a Activity
 	for _, d := range decisions {
 		switch d.Kind {
-		case store.KindMove, store.KindRollback:
+		case store.KindMove, store.KindRecover, store.KindRollback:
 			a.Moves++
 		case store.KindTrial, store.KindShed:
 			a.Trials++

@@ -36,9 +36,11 @@ func run(t *testing.T, p Policy, seed uint64, adjust func(*tuner.Settings), phas
 	return o
 }
 
-// The loop closes: with slow storage the tuner finds thresholds that halve the
-// mean TTFT of the rule it started from, learning time included.
+// The loop closes: with slow storage the tuner finds thresholds that take at
+// least a quarter off the mean TTFT of the rule it started from, learning time
+// included.
 func TestTunedHelpsWithSlowStorage(t *testing.T) {
+	t.Parallel()
 	for _, scenario := range []string{"8k-c32-slow-storage", "mixed-c64-slow-storage"} {
 		var tuned, fixed fleet.Stats
 		for seed := range uint64(2) {
@@ -59,6 +61,7 @@ func TestTunedHelpsWithSlowStorage(t *testing.T) {
 
 // Where the rule it starts from is as good as any, the tuner does no harm.
 func TestTunedDoesNoHarm(t *testing.T) {
+	t.Parallel()
 	for _, scenario := range []string{"1k-c64", "8k-c64", "8k-c4", "8k-bursts"} {
 		a, b := run(t, Tuned(start), 1, nil, scenario), run(t, Static(start), 1, nil, scenario)
 		if ratio := a.Stats.E2EMean / b.Stats.E2EMean; ratio > 1.03 {
@@ -70,6 +73,7 @@ func TestTunedDoesNoHarm(t *testing.T) {
 // From a bad start it recovers: the rule that never restores loses a quarter of
 // the throughput where prefill is dear.
 func TestTunedRecoversFromABadStart(t *testing.T) {
+	t.Parallel()
 	never := store.Params{MinExternalReusableTokens: store.Never, MaxWaitingRequests: 8}
 	o := run(t, Tuned(never), 1, nil, "mixed-c64-dear-prefill", "mixed-c64-dear-prefill")
 	fixed := run(t, Static(start), 1, nil, "mixed-c64-dear-prefill", "mixed-c64-dear-prefill")
@@ -80,6 +84,7 @@ func TestTunedRecoversFromABadStart(t *testing.T) {
 
 // Every change of what is in force has a record, written before it.
 func TestPathAndRecordsAgree(t *testing.T) {
+	t.Parallel()
 	o := run(t, Tuned(start), 3, nil, "8k-c32-slow-storage", "mixed-c64")
 	incumbent := start
 	explained := map[store.Params]bool{start: true}
@@ -91,7 +96,7 @@ func TestPathAndRecordsAgree(t *testing.T) {
 			t.Errorf("record %s is about %s, the incumbent is %s", d.ID, d.From, incumbent)
 		}
 		explained[d.To] = true
-		if d.Kind == store.KindMove || d.Kind == store.KindRollback {
+		if d.Kind == store.KindMove || d.Kind == store.KindRecover || d.Kind == store.KindRollback {
 			incumbent = d.To
 		}
 	}
@@ -106,6 +111,7 @@ func TestPathAndRecordsAgree(t *testing.T) {
 }
 
 func TestSameSeedSameOutcome(t *testing.T) {
+	t.Parallel()
 	a, b := run(t, Tuned(start), 7, nil, "8k-c32-slow-storage"), run(t, Tuned(start), 7, nil, "8k-c32-slow-storage")
 	if diff := cmp.Diff(a, b); diff != "" {
 		t.Errorf("two runs of one seed differ:\n%s", diff)
@@ -113,6 +119,7 @@ func TestSameSeedSameOutcome(t *testing.T) {
 }
 
 func TestObserveModeLeavesTheFleetAlone(t *testing.T) {
+	t.Parallel()
 	o := run(t, Tuned(start), 1, func(s *tuner.Settings) { s.Mode = tuner.Observe }, "8k-c32-slow-storage")
 	for _, p := range o.Path {
 		if p.Params != start {
@@ -121,7 +128,7 @@ func TestObserveModeLeavesTheFleetAlone(t *testing.T) {
 	}
 	proposed := false
 	for _, d := range o.Decisions {
-		proposed = proposed || d.Kind == store.KindTrial && strings.Contains(d.Reason, "would try")
+		proposed = proposed || d.Kind == store.KindSuggest
 	}
 	if !proposed {
 		t.Error("nothing was proposed")
