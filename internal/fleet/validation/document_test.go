@@ -148,8 +148,8 @@ func TestPlotsAreWellFormed(t *testing.T) {
 		if err := p.WriteSVG(&b); err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(b.Bytes(), []byte("NaN")) || bytes.Contains(b.Bytes(), []byte("Inf")) {
-			t.Errorf("%s: coordinates that are no numbers", p.Name)
+		if bytes.Contains(b.Bytes(), []byte("NaN")) || bytes.Contains(b.Bytes(), []byte("Inf")) || bytes.Contains(b.Bytes(), []byte("%!")) {
+			t.Errorf("%s: values that are no numbers", p.Name)
 		}
 		points := strings.Count(b.String(), "<title>")
 		if len(p.points) != points || points < 20 {
