@@ -42,14 +42,34 @@ func explainEvidence(w io.Writer, e store.Evidence) {
 	explainArms(w, e.Arms)
 	chartSamples(w, e.Samples)
 	explainSamples(w, e.Samples)
+	explainCurves(w, e.Curves)
 	if len(e.Alternatives) > 0 {
-		fmt.Fprintln(w, "\nCandidates considered, the chosen one first")
+		fmt.Fprintln(w, "\nOther candidates considered")
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, a := range e.Alternatives {
 			fmt.Fprintf(t, "  %s\t%s\n", a.Params, oneLine(a.Why))
 		}
 		t.Flush()
 	}
+}
+
+// explainCurves shows what restoring and recomputing cost when the decision was
+// taken.
+func explainCurves(w io.Writer, curves []store.CurveBucket) {
+	if len(curves) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nCost of a request by reusable tokens: restoring adds to its TTFT, recomputing delays all")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  from tokens\trequests\trestore\t±\trecompute")
+	for _, b := range curves {
+		restore, spread := "not seen", ""
+		if b.RestoreSeconds != nil && b.StandardError != nil {
+			restore, spread = number(*b.RestoreSeconds)+" s", number(*b.StandardError)+" s"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s s\n", number(b.Reusable), number(b.Requests), restore, spread, number(b.RecomputeSeconds))
+	}
+	t.Flush()
 }
 
 // explainQueries gives what is to be pasted into Prometheus, with the evaluation

@@ -12,6 +12,8 @@ import (
 
 var fixtureTime = time.Date(2026, 11, 30, 16, 0, 0, 0, time.UTC)
 
+var fixtureRestore, fixtureSpread = 3.9, 0.48
+
 func fixtureNow() time.Time { return fixtureTime }
 
 var (
@@ -55,6 +57,10 @@ func fixtureEvidence(start time.Time) *store.Evidence {
 				"costSeconds": 2.123, "e2eMeanSeconds": 2.9, "withinSLO": 0.912, "restoreSecondsPerRequest": 0.0421, "zeta": 1e-7}},
 			{Arm: store.ArmCandidate, Params: fixtureCandidate, Samples: 36, Requests: 12345.6, Signals: map[string]float64{
 				"costSeconds": 1.889, "e2eMeanSeconds": 2.61, "withinSLO": 0.97}},
+		},
+		Curves: []store.CurveBucket{
+			{Reusable: 1024, Tokens: 1200, Requests: 40, RecomputeSeconds: 0.31},
+			{Reusable: 8192, Tokens: 8192, Requests: 77, RecomputeSeconds: 2.1, RestoreSeconds: &fixtureRestore, StandardError: &fixtureSpread},
 		},
 		Alternatives: []store.Alternative{
 			{Params: fixtureCandidate, Why: "recomputing is cheaper at every length seen"},
