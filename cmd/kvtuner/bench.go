@@ -47,7 +47,8 @@ and there is a row for each phase and one for all of it:
 
 Scenarios are <prefix>-c<streams> with a prefix of 1k, 2k, 4k or 8k, mixed-c64,
 mixed-c64-slow-storage, mixed-c64-dear-prefill, 8k-c32-slow-storage,
-4k-c64-cheap-prefill, 4k-bursts and 8k-bursts. Policies are
+4k-c64-cheap-prefill, 4k-bursts, 8k-bursts, 4k-poisson, chat-c256, heavy-tail-c64 and
+zipf-c64. Policies are
   load           restore whatever is found
   recompute      never restore
   static:T+W     restore from T reusable tokens while fewer than W requests wait

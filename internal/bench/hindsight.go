@@ -21,9 +21,7 @@ var (
 func grid(phases []lab.Phase) []lab.Policy {
 	longest := 0
 	for _, p := range phases {
-		for _, class := range p.Scenario.Workload.Prefixes {
-			longest = max(longest, class.Tokens)
-		}
+		longest = max(longest, p.Scenario.Workload.LongestPrefix())
 	}
 	var all []lab.Policy
 	for _, tokens := range gridTokens {

@@ -173,7 +173,8 @@ func (p Plot) dot(b *strings.Builder, v point) {
 		fill = color(v.policy)
 	}
 	if v.spread > 0 {
-		fmt.Fprintf(b, `<line x1="%.1[1]f" y1="%.1[2]f" x2="%.1[1]f" y2="%.1[3]f" stroke="%[4]s"/>`+"\n", p.x(v.published), p.y(v.simulated-2*v.spread), p.y(v.simulated+2*v.spread), color(v.policy))
+		x := p.x(v.published)
+		fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"/>`+"\n", x, p.y(v.simulated-2*v.spread), x, p.y(v.simulated+2*v.spread), color(v.policy))
 	}
 	fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s" stroke="%s"><title>%s</title></circle>`+"\n", p.x(v.published), p.y(v.simulated), fill, color(v.policy), v.label)
 }
