@@ -40,6 +40,10 @@ type Run struct {
 	Adjust func(*tuner.Settings)
 	// Progress is told after each scrape interval, if not nil.
 	Progress func(Progress)
+	// Recorded is given the embedded Prometheus and the time of its last scrape
+	// when a tuned run is over, before it closes, if not nil. The tuner's own
+	// metrics are then scraped, too, as job "kvtuner".
+	Recorded func(*prom.Server, time.Time) error
 	// Logger of the tuner; nil discards.
 	Logger *slog.Logger
 }
@@ -112,6 +116,11 @@ func (r Run) Do(ctx context.Context) (Outcome, error) {
 	if err := l.all(ctx); err != nil {
 		return Outcome{}, fmt.Errorf("run of %s: %w", r.Policy, err)
 	}
+	if r.Recorded != nil && l.prom != nil {
+		if err := r.Recorded(l.prom, l.fleet.Now()); err != nil {
+			return Outcome{}, fmt.Errorf("record of %s: %w", r.Policy, err)
+		}
+	}
 	return l.outcome, nil
 }
 
@@ -127,6 +136,7 @@ type loop struct {
 	// Of tuned runs only.
 	prom     *prom.Server
 	replica  *prometheus.Registry
+	own      *prometheus.Registry // the tuner's
 	tuner    *tuner.Tuner
 	document *store.Memory
 	journal  journal
@@ -189,10 +199,10 @@ func (l *loop) openTuner() error {
 	if l.run.Adjust != nil {
 		l.run.Adjust(&s)
 	}
-	l.document = store.NewMemory(poolName)
+	l.document, l.own = store.NewMemory(poolName), prometheus.NewRegistry()
 	l.tuner, err = tuner.New(tuner.Options{
 		Settings: s, Prometheus: promv1.NewAPI(client), QueryTimeout: time.Minute, Documents: l.document,
-		Journal: &l.journal, Logger: l.run.Logger, Registerer: prometheus.NewRegistry(),
+		Journal: &l.journal, Logger: l.run.Logger, Registerer: l.own,
 	})
 	return err
 }
@@ -260,6 +270,12 @@ func (l *loop) turn(ctx context.Context) error {
 	epp := map[string]string{"namespace": namespace, "pod": "epp-0", "instance": "epp-0:9090", "job": "epp"}
 	if err := l.prom.Scrape(now, epp, l.replica); err != nil {
 		return err
+	}
+	if l.run.Recorded != nil {
+		tuner := map[string]string{"namespace": namespace, "pod": "kvtuner-0", "instance": "kvtuner-0:9090", "job": "kvtuner"}
+		if err := l.prom.Scrape(now, tuner, l.own); err != nil {
+			return err
+		}
 	}
 	if now.Before(l.nextStep) {
 		return nil
