@@ -2,6 +2,7 @@ package tuner
 
 import (
 	"fmt"
+	"math"
 	"sort"
 	"time"
 
@@ -139,12 +140,31 @@ func (s searcher) scored(c *climber, v view) []scored {
 			// Of what an open gate would gain, a strict one gains a part.
 			p, e = s.cautious(p), e.part()
 		}
-		if promising && !c.failedOnLess(p, v.now, e.gain) {
+		if promising && !s.failedAlike(c, v, p, e.gain) {
 			all = append(all, scored{p, d, e})
 		}
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].gain > all[j].gain })
 	return all
+}
+
+// alike is the relative end-to-end time by which two candidates must be told to
+// differ to count as two.
+const alike = 0.005
+
+// failedAlike tells that the candidate, or one that treats nearly all requests as
+// it does, has failed recently on a prediction no smaller.
+func (s searcher) failedAlike(c *climber, v view, p store.Params, gain float64) bool {
+	for tried := range c.Tried {
+		if tried.MaxWaitingRequests != p.MaxWaitingRequests || !c.failedOnLess(tried, v.now, gain) {
+			continue
+		}
+		e := v.model.predict(tried.MinExternalReusableTokens, p.MinExternalReusableTokens)
+		if tried == p || math.Abs(e.gain) < alike {
+			return true
+		}
+	}
+	return false
 }
 
 // loosenGate proposes to let through what the gate stops, if the curves say that
