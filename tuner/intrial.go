@@ -160,6 +160,7 @@ func (c *controller) judge(s Sample) {
 // collapse.
 func (c *controller) afterSample(s Sample) action {
 	t := c.trial
+	c.refreshPrior(s)
 	v, i := t.look(c.settings.Trial, c.logCosts(c.history))
 	done, overdue := t.blockDone(s.To, c.settings.Trial)
 	if v == undecided && done && t.proposal.origin == fromShed && i != nil && i.Estimate <= -c.settings.Trial.MinEffect {
@@ -178,6 +179,20 @@ func (c *controller) afterSample(s Sample) action {
 	c.expose(s.To)
 	t.begin(!t.onCandidate, s.To)
 	return action{change: c.trialChange(s.To)}
+}
+
+// refreshPrior takes the prediction from the curves as they are now: the requests
+// go on showing what restoring costs while the trial runs, and two minutes after a
+// change they had shown little.
+func (c *controller) refreshPrior(s Sample) {
+	t := c.trial
+	to := t.proposal.params
+	if t.proposal.origin != fromModel || to.MaxWaitingRequests != c.incumbent.MaxWaitingRequests {
+		return
+	}
+	if m, ok := fitCurves(c.log, s.To, c.settings.Search); ok {
+		t.proposal.prior = m.predict(c.incumbent.MinExternalReusableTokens, to.MinExternalReusableTokens).prior()
+	}
 }
 
 // expose books the time the candidate has just been in force.
