@@ -5,10 +5,10 @@ GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 PACKAGES    := ./...
 
-.PHONY: help demo build test test-gie lint lint-gie bench e2e e2e-gie fuzz
+.PHONY: help demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-gie fuzz bin/llmd.mod
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## a fleet whose storage turns slow, tuned in virtual time, with a report
 	$(GO) run ./cmd/kvtuner demo
@@ -21,6 +21,24 @@ test: ## all tests that need nothing outside this machine, with the race detecto
 
 test-gie: ## the adapter for gateway-api-inference-extension, a module of its own
 	cd plugin/gie && $(GO) test -race ./...
+
+# The module of llm-d-router is not on every proxy: a checkout takes its place.
+LLMD_GO = cd plugin/llmd && $(GO) $(1) -mod=mod -modfile=$(CURDIR)/bin/llmd.mod
+
+bin/llmd.mod:
+	@test -f "$(LLM_D_ROUTER_SRC)/go.mod" || { \
+		echo "LLM_D_ROUTER_SRC is \"$(LLM_D_ROUTER_SRC)\": it must name a checkout of llm-d-router, v0.10.0 or later:"; \
+		echo "  git clone -b v0.10.0 https://github.com/llm-d/llm-d-router && make $(or $(MAKECMDGOALS),test-llmd) LLM_D_ROUTER_SRC=llm-d-router"; \
+		exit 2; }
+	@mkdir -p bin && cp plugin/llmd/go.mod bin/llmd.mod && cp plugin/llmd/go.sum bin/llmd.sum
+	@$(GO) mod edit -replace github.com/llm-d/llm-d-router="$(abspath $(LLM_D_ROUTER_SRC))" bin/llmd.mod
+
+test-llmd: bin/llmd.mod ## the adapter for llm-d-router, against the checkout LLM_D_ROUTER_SRC
+	$(call LLMD_GO,vet) ./...
+	$(call LLMD_GO,test) -race ./...
+
+build-llmd: bin/llmd.mod ## bin/epp-llmd, the Endpoint Picker of the checkout LLM_D_ROUTER_SRC with the plugin
+	$(call LLMD_GO,build) -trimpath -ldflags "-s -w" -o $(CURDIR)/bin/epp-llmd ./cmd/epp
 
 lint: ## formatting, vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "not formatted, run gofmt -w: $$unformatted"; exit 1; }

@@ -1,0 +1,79 @@
+package llmd
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/llm-d/llm-d-router/pkg/epp/framework/interface/scheduling"
+
+	"github.com/kvtuner/kvtuner/plugin"
+)
+
+const (
+	// maxInFlight bounds the requests remembered, well above what one EPP
+	// replica routes at a time.
+	maxInFlight = 1 << 16
+	// maxDuration is how long a request is remembered. The framework reports
+	// the end of every request, broken ones included; this is for the case that
+	// it does not.
+	maxDuration = time.Hour
+)
+
+// decided is a request between its decision and the end of its response. But
+// for the fields that never change, it belongs to the goroutine that handles
+// the request.
+type decided struct {
+	decision plugin.Decision
+	at       time.Time
+	streamed bool
+	// edited says that the body changed.
+	edited bool
+	// answered says that a good response has begun, began that its first
+	// token came.
+	answered, began bool
+}
+
+// inFlight remembers requests by identity: IDs are the client's, and may repeat.
+type inFlight struct {
+	requests sync.Map // *scheduling.InferenceRequest to *decided
+	n        atomic.Int64
+}
+
+// add says whether there was room.
+func (f *inFlight) add(request *scheduling.InferenceRequest, d *decided) bool {
+	if f.n.Add(1) > maxInFlight {
+		f.n.Add(-1)
+		return false
+	}
+	if _, replaced := f.requests.Swap(request, d); replaced {
+		f.n.Add(-1)
+	}
+	return true
+}
+
+// get returns nil for a request that is not remembered.
+func (f *inFlight) get(request *scheduling.InferenceRequest) *decided {
+	d, _ := f.requests.Load(request)
+	found, _ := d.(*decided)
+	return found
+}
+
+func (f *inFlight) remove(request *scheduling.InferenceRequest) bool {
+	_, found := f.requests.LoadAndDelete(request)
+	if found {
+		f.n.Add(-1)
+	}
+	return found
+}
+
+// expire forgets what is too old and says how many that were.
+func (f *inFlight) expire(now time.Time) (expired int) {
+	f.requests.Range(func(key, value any) bool {
+		if now.Sub(value.(*decided).at) > maxDuration && f.remove(key.(*scheduling.InferenceRequest)) {
+			expired++
+		}
+		return true
+	})
+	return expired
+}

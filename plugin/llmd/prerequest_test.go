@@ -1,0 +1,320 @@
+package llmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/llm-d/llm-d-router/pkg/epp/framework/interface/datalayer"
+	"github.com/llm-d/llm-d-router/pkg/epp/framework/interface/requesthandling"
+	"github.com/llm-d/llm-d-router/pkg/epp/framework/interface/scheduling"
+	"github.com/llm-d/llm-d-router/pkg/epp/framework/plugins/datalayer/attribute/prefix"
+
+	"github.com/kvtuner/kvtuner/plugin"
+)
+
+const completions, chat = "/v1/completions", "/v1/chat/completions"
+
+// TestBodies compares what is sent, with a restore forbidden and allowed, with
+// what the framework alone would send: they differ in the intended fields and in
+// nothing else.
+func TestBodies(t *testing.T) {
+	long := strings.Repeat("naïve \\u2028 日本 <b> & ", 1<<20/24)
+	for _, test := range []struct {
+		name, path, body string
+		// what kv_transfer_params is when recomputing and when loading; empty
+		// is absent
+		recompute, load string
+	}{
+		{"absent", completions, `{"model":"m","prompt":"p"}`, `{"max_load_tokens":0}`, ``},
+		{"null", completions, `{"model":"m","prompt":"p","kv_transfer_params":null}`, `{"max_load_tokens":0}`, `null`},
+		{"empty", completions, `{"model":"m","prompt":"p","kv_transfer_params":{}}`, `{"max_load_tokens":0}`, `{}`},
+		{"client's limit", completions, `{"model":"m","prompt":"p","kv_transfer_params":{"max_load_tokens":4096}}`, `{"max_load_tokens":0}`, `{}`},
+		{"other fields", completions, `{"model":"m","prompt":"p","kv_transfer_params":{"max_load_tokens":1,"do_remote_decode":true,"nested":{"a":[1,{"b":null}],"c":"é"},"kv_load_tiers":["cpu"]}}`,
+			`{"max_load_tokens":0,"do_remote_decode":true,"nested":{"a":[1,{"b":null}],"c":"é"},"kv_load_tiers":["cpu"]}`,
+			`{"do_remote_decode":true,"nested":{"a":[1,{"b":null}],"c":"é"},"kv_load_tiers":["cpu"]}`},
+		{"string", completions, `{"model":"m","prompt":"p","kv_transfer_params":"x"}`, `"x"`, `"x"`},
+		{"array", completions, `{"model":"m","prompt":"p","kv_transfer_params":[{"max_load_tokens":7}]}`, `[{"max_load_tokens":7}]`, `[{"max_load_tokens":7}]`},
+		{"number", completions, `{"model":"m","prompt":"p","kv_transfer_params":1}`, `1`, `1`},
+		{"big integers", completions, `{"model":"m","prompt":"p","seed":9007199254740993,"kv_transfer_params":{"id":9007199254740993}}`, `{"max_load_tokens":0,"id":9007199254740993}`, `{"id":9007199254740993}`},
+		{"unicode", completions, `{"model":"m","prompt":"日本 \ud83d\ude00 \u0000 <b>&"}`, `{"max_load_tokens":0}`, ``},
+		{"nested", completions, `{"model":"m","prompt":"p","logit_bias":{"1":{"kv_transfer_params":{"max_load_tokens":5}}},"max_load_tokens":5}`, `{"max_load_tokens":0}`, ``},
+		{"1 MiB", completions, `{"model":"m","prompt":` + quote(t, long) + `}`, `{"max_load_tokens":0}`, ``},
+		{"several prompts", completions, `{"model":"m","prompt":["a","b","c"],"n":2}`, `{"max_load_tokens":0}`, ``},
+		{"streaming", completions, `{"model":"m","prompt":"p","stream":true,"stream_options":{"include_usage":true}}`, `{"max_load_tokens":0}`, ``},
+		{"chat", chat, `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"x"}]}],"tools":[{"type":"function"}]}`, `{"max_load_tokens":0}`, ``},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for action, tiers := range map[string]map[string]int{test.recompute: little, test.load: external} {
+				f := newFixture(t, threshold)
+				request := parsed(t, test.path, test.body)
+				f.PreRequest(context.Background(), request, chosen(engine("a", nil, tiers)))
+				want := wanted(t, request, test.body, action)
+				if diff := cmp.Diff(want, decode(t, sent(t, request, test.body))); diff != "" {
+					t.Errorf("tiers %v: %s", tiers, diff)
+				}
+			}
+		})
+	}
+}
+
+// wanted is the body that came, through the framework's round trip if it makes
+// one, with other kv_transfer_params.
+func wanted(t *testing.T, request *scheduling.InferenceRequest, came, params string) any {
+	frame := func(raw string) any {
+		if touched(request) {
+			raw = framed(t, raw)
+		}
+		return decode(t, raw)
+	}
+	body := frame(came).(map[string]any)
+	delete(body, fieldParams)
+	if params != "" {
+		body[fieldParams] = frame(params)
+	}
+	return body
+}
+
+// framed takes a value through the framework's number type.
+func framed(t *testing.T, raw string) string {
+	var v any
+	if err := json.Unmarshal([]byte(raw), &v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func decode(t *testing.T, raw string) any {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(raw))
+	decoder.UseNumber()
+	var v any
+	if err := decoder.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func quote(t *testing.T, s string) string {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// TestUnchanged says that a body that needs no change is not touched at all: the
+// framework sends what came, to the last byte.
+func TestUnchanged(t *testing.T) {
+	for name, test := range map[string]struct {
+		body  string
+		tiers map[string]int
+	}{
+		"nothing to remove": {`{"prompt":"<p>","model":"m","seed":9007199254740993}`, external},
+		"other fields":      {`{"model":"m","prompt":"p","kv_transfer_params":{"x":1}}`, external},
+		"already set":       {`{"model":"m","prompt":"p","kv_transfer_params":{"max_load_tokens":0}}`, little},
+		"not an object":     {`{"model":"m","prompt":"p","kv_transfer_params":"x"}`, little},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, threshold)
+			request, control := parsed(t, completions, test.body), parsed(t, completions, test.body)
+			f.PreRequest(context.Background(), request, chosen(engine("a", nil, test.tiers)))
+			if touched(request) != touched(control) {
+				t.Error("the framework was told of a change")
+			}
+			if diff := cmp.Diff(control.Body.Payload, request.Body.Payload); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestFailsOpen is everything that can be missing: no panic, no change, a
+// counter that says why.
+func TestFailsOpen(t *testing.T) {
+	body := func(p requesthandling.RequestPayload) *scheduling.InferenceRequest {
+		return &scheduling.InferenceRequest{Body: &requesthandling.InferenceRequestBody{Payload: p}}
+	}
+	good := func() *scheduling.InferenceRequest { return completion(t, false) }
+	one := chosen(engine("a", nil, little))
+	var noMap requesthandling.PayloadMap
+	for _, test := range []struct {
+		name    string
+		request *scheduling.InferenceRequest
+		result  *scheduling.SchedulingResult
+		reason  skip
+	}{
+		{"no request", nil, one, skipRequest},
+		{"no body", &scheduling.InferenceRequest{}, one, skipRequest},
+		{"no payload", body(nil), one, skipRequest},
+		{"nil map", body(noMap), one, skipRequest},
+		{"not JSON", body(requesthandling.RawPayload("--boundary")), one, skipRaw},
+		{"gRPC", body(requesthandling.PayloadProto{}), one, skipProto},
+		{"no result", good(), nil, skipEndpoint},
+		{"no profiles", good(), &scheduling.SchedulingResult{PrimaryProfileName: "default"}, skipEndpoint},
+		{"failed profile", good(), &scheduling.SchedulingResult{PrimaryProfileName: "default",
+			ProfileResults: map[string]*scheduling.ProfileRunResult{"default": nil}}, skipEndpoint},
+		{"no endpoints", good(), &scheduling.SchedulingResult{PrimaryProfileName: "default",
+			ProfileResults: map[string]*scheduling.ProfileRunResult{"default": {}}}, skipEndpoint},
+		{"nil endpoint", good(), chosen(nil), skipEndpoint},
+		{"endpoint without metadata", good(), chosen(scheduling.NewEndpoint(nil, nil, nil)), skipEndpoint},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, threshold)
+			if err := f.PreRequest(context.Background(), test.request, test.result); err != nil {
+				t.Errorf("%v: this fails the request", err)
+			}
+			if got := f.counter("selective_kv_adapter_skipped_total", "reason", skipNames[test.reason]); got != 1 {
+				t.Errorf("skipped as %s %g times, want 1", skipNames[test.reason], got)
+			}
+			if got := f.counter("selective_kv_decisions_total"); got != 0 {
+				t.Errorf("%g decisions, want none", got)
+			}
+		})
+	}
+}
+
+func TestEvidence(t *testing.T) {
+	with := func(producer string, value datalayer.Cloneable) scheduling.Endpoint {
+		e := engine("a", nil, nil)
+		put(e, producer, value)
+		return e
+	}
+	const only = `,"kv_transfer_params":{"kv_load_tiers":["nvme"]}`
+	// By tier the count starts at block 0: of 20 blocks, the CPU holds only the
+	// last 18.
+	split := cachedPrefix(20, map[string]int{"gpu": 2})
+	for _, test := range []struct {
+		name     string
+		endpoint scheduling.Endpoint
+		producer string
+		params   string
+		reason   plugin.Reason
+		foreign  float64
+	}{
+		{"enough", engine("a", nil, external), "", ``, plugin.ReasonReusable, 0},
+		{"too little", engine("a", nil, little), "", ``, plugin.ReasonBelowMinimum, 0},
+		{"GPU first, CPU after", with(DefaultProducer, split), "", ``, plugin.ReasonReusable, 0},
+		{"GPU first, CPU after, not permitted", with(DefaultProducer, split), "", only, plugin.ReasonBelowMinimum, 0},
+		{"all on the GPU", with(DefaultProducer, cachedPrefix(20, map[string]int{"gpu": 20})), "", ``, plugin.ReasonBelowMinimum, 0},
+		{"nothing cached", with(DefaultProducer, cachedPrefix(0, map[string]int{})), "", ``, plugin.ReasonBelowMinimum, 0},
+		{"absent", engine("a", nil, nil), "", ``, plugin.ReasonNoEvidence, 0},
+		{"no tiers", with(DefaultProducer, cachedPrefix(9, nil)), "", ``, plugin.ReasonNoEvidence, 0},
+		{"no block size", with(DefaultProducer, prefix.NewPrefixCacheMatchInfo(1, 9, 0).WithCachedBlocksByTier(external)), "", ``, plugin.ReasonInvalidEvidence, 0},
+		{"another producer", with("approx-prefix-cache-producer", cachedPrefix(24, external)), "", ``, plugin.ReasonNoEvidence, 0},
+		{"named producer", with("mine", cachedPrefix(24, external)), "mine", ``, plugin.ReasonReusable, 0},
+		{"of another type", with(DefaultProducer, foreignAttribute{}), "", ``, plugin.ReasonNoEvidence, 1},
+		{"tier not permitted", engine("a", nil, external), "", only, plugin.ReasonBelowMinimum, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			parameters := threshold
+			if test.producer != "" {
+				parameters = fmt.Sprintf(`{"prefixMatchInfoProducerName":%q,%s`, test.producer, threshold[1:])
+			}
+			f := newFixture(t, parameters)
+			f.PreRequest(context.Background(), parsed(t, completions, `{"model":"m","prompt":"p"`+test.params+`}`), chosen(test.endpoint))
+			if f.decisions(test.reason) != 1 {
+				t.Errorf("not decided as %s", test.reason)
+			}
+			if got := f.fault(faultEvidence); got != test.foreign {
+				t.Errorf("foreign evidence %g times, want %g", got, test.foreign)
+			}
+		})
+	}
+}
+
+// TestEvidenceMinimum: GPU holding blocks 0-1 and the CPU 2-3, a restore brings
+// two blocks, 128 tokens, no more and no less.
+func TestEvidenceMinimum(t *testing.T) {
+	for minimum, want := range map[int]plugin.Reason{128: plugin.ReasonReusable, 129: plugin.ReasonBelowMinimum} {
+		f := newFixture(t, fmt.Sprintf(`{"pool":"q","loadPolicy":"threshold","minExternalReusableTokens":%d}`, minimum))
+		e := engine("a", nil, nil)
+		put(e, DefaultProducer, cachedPrefix(4, map[string]int{"gpu": 2}))
+		f.PreRequest(context.Background(), completion(t, false), chosen(e))
+		if f.decisions(want) != 1 {
+			t.Errorf("minimum %d: not decided as %s", minimum, want)
+		}
+	}
+}
+
+type foreignAttribute struct{}
+
+func (f foreignAttribute) Clone() datalayer.Cloneable { return f }
+
+// TestProfile tells the endpoints apart by their evidence.
+func TestProfile(t *testing.T) {
+	with, without := engine("with", nil, external), engine("without", nil, little)
+	both := profiles("decode", map[string]scheduling.Endpoint{"decode": without, "prefill": with})
+	for _, test := range []struct {
+		name, profile string
+		result        *scheduling.SchedulingResult
+		reason        plugin.Reason
+		absent        float64
+	}{
+		{"primary", "", chosen(with), plugin.ReasonReusable, 0},
+		{"prefill before primary", "", both, plugin.ReasonReusable, 0},
+		{"prefill did not run", "", profiles("decode", map[string]scheduling.Endpoint{"decode": without, "prefill": nil}), plugin.ReasonBelowMinimum, 0},
+		{"configured", "decode", both, plugin.ReasonBelowMinimum, 0},
+		{"configured did not run", "encode", both, plugin.ReasonBelowMinimum, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			parameters := threshold
+			if test.profile != "" {
+				parameters = fmt.Sprintf(`{"profile":%q,%s`, test.profile, threshold[1:])
+			}
+			f := newFixture(t, parameters)
+			f.PreRequest(context.Background(), completion(t, true), test.result)
+			if f.decisions(test.reason) != 1 {
+				t.Errorf("not decided as %s", test.reason)
+			}
+			if got := f.fault(faultProfile); got != test.absent {
+				t.Errorf("profile absent %g times, want %g", got, test.absent)
+			}
+		})
+	}
+}
+
+// TestCoordinator: with prefill elsewhere, a decision may never arrive. It is
+// written all the same, counted, and what comes of the request is not put down
+// to it.
+func TestCoordinator(t *testing.T) {
+	for name, test := range map[string]struct {
+		tiers map[string]int
+		want  float64
+	}{"edited": {little, 1}, "nothing to lose": {external, 0}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, threshold)
+			request := completion(t, true)
+			f.PreRequest(context.Background(), request, profiles("decode", map[string]scheduling.Endpoint{
+				"prefill": engine("p", nil, test.tiers), "decode": engine("d", nil, nil),
+			}))
+			if got := f.fault(faultCoordinator); got != test.want {
+				t.Errorf("counted %g times, want %g", got, test.want)
+			}
+			if f.inFlight.get(request) != nil || f.counter("selective_kv_cost_started_total") != 0 {
+				t.Error("the response would count as the decision's doing")
+			}
+		})
+	}
+}
+
+// TestCoordinatorOfNamedProfile: a profile of another name than "prefill", too,
+// is served elsewhere than where the request is sent.
+func TestCoordinatorOfNamedProfile(t *testing.T) {
+	for primary, want := range map[string]float64{"d": 1, "p": 0} {
+		f := newFixture(t, `{"profile":"p",`+threshold[1:])
+		f.PreRequest(context.Background(), completion(t, true), profiles(primary, map[string]scheduling.Endpoint{
+			"p": engine("p", nil, little), "d": engine("d", nil, nil),
+		}))
+		if got := f.fault(faultCoordinator); got != want {
+			t.Errorf("primary %s: counted %g times, want %g", primary, got, want)
+		}
+	}
+}
