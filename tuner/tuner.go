@@ -207,7 +207,7 @@ func (t *Tuner) onlyWithdraws() bool {
 // of its trial: what spoke for it is out of date.
 func (t *Tuner) dropStaleTrial(now time.Time) {
 	c := t.pending.change
-	if c == nil || c.trial == nil || now.Sub(t.since) <= 2*t.Interval() {
+	if c == nil || c.trial == nil || now.Sub(t.since).Abs() <= 2*t.Interval() {
 		return
 	}
 	t.control.leaveTrial(now)
