@@ -18,7 +18,7 @@ func overview() *dashboard.DashboardBuilder {
 
 func ready() *stat.PanelBuilder {
 	return single("Ready",
-		"1: the pool is taken over, its steps succeed, its engines and the plugin are seen. 0: kvtuner changes nothing until that is so; the parameters last published stay in force. Stop it at any time with kvtuner pause.",
+		"1: the pool is taken over, its steps succeed, its engines and the plugin are seen. 0: kvtuner changes nothing until that is so; the parameters last published stay in force.",
 		plain, from("red", 1, "green"), query{`min by (pool) (kvtuner_ready{TUNER})`, "{{pool}}"})
 }
 
