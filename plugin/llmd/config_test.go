@@ -1,11 +1,15 @@
 package llmd
 
 import (
+	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kvtuner/kvtuner/plugin"
 	"github.com/kvtuner/kvtuner/store"
@@ -104,4 +108,40 @@ func FuzzParseConfig(f *testing.F) {
 			t.Errorf("ParseConfig(%q) accepts what Validate refuses", raw)
 		}
 	})
+}
+
+// TestExamples: what the documentation tells to copy is accepted.
+func TestExamples(t *testing.T) {
+	paths, err := filepath.Glob("examples/*.yaml")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var example struct {
+			Plugins []struct {
+				Type       string
+				Parameters json.RawMessage
+			}
+		}
+		if err := yaml.Unmarshal(text, &example); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		found := false
+		for _, p := range example.Plugins {
+			if p.Type != PluginType {
+				continue
+			}
+			found = true
+			if _, err := ParseConfig(p.Parameters); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		if !found {
+			t.Errorf("%s does not use the plugin", path)
+		}
+	}
 }
