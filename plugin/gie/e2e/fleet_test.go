@@ -152,7 +152,13 @@ func (f *fleet) send(e *epp, path, body string) arrival {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	id := newID()
-	if _, err := e.do(ctx, id, path, []byte(body)); err != nil {
+	_, err := e.do(ctx, id, path, []byte(body))
+	// A channel to a replica that has just restarted may still be backing off.
+	for errors.Is(err, errPicker) && ctx.Err() == nil {
+		time.Sleep(20 * time.Millisecond)
+		_, err = e.do(ctx, id, path, []byte(body))
+	}
+	if err != nil {
 		f.t.Fatal(err)
 	}
 	a, found := f.arrived(id)
