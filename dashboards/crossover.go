@@ -104,7 +104,7 @@ func quantiles() *timeseries.PanelBuilder {
 		query{tokenQuantile("0.1"), "p10"},
 		query{tokenQuantile("0.5"), "p50"},
 		query{tokenQuantile("0.9"), "p90"},
-		query{`max by (pool) (selective_kv_parameter{PLUGIN,arm="baseline",name="min_external_reusable_tokens"})`, "minimum in force, {{pool}}"}).
+		query{`max by (pool) (selective_kv_parameter{PLUGIN,arm="baseline",name="minExternalReusableTokens"})`, "minimum in force, {{pool}}"}).
 		Span(12)
 }
 

@@ -110,9 +110,8 @@ func annotations() []cog.Builder[dashboard.AnnotationQuery] {
 	}
 }
 
-// event marks when a decision of these kinds was recorded. The counter of a kind
-// may appear only with its first decision, and begins again when the tuner
-// restarts, so any change of it counts, not an increase alone.
+// event marks when a decision of these kinds was recorded. The counter begins
+// again when the tuner restarts, so any change of it counts, not an increase alone.
 func event(name, color, kinds string) *dashboard.AnnotationQueryBuilder {
 	of := fmt.Sprintf(`kvtuner_decisions_total{TUNER,kind=~%q}`, kinds)
 	expr := expand(fmt.Sprintf(`(%[1]s > 0) unless (%[1]s == %[1]s offset 1m)`, of))

@@ -225,28 +225,35 @@ func (r recording) has(t *testing.T, q dashquery.Dataquery) bool {
 	return false
 }
 
-// Every query of every panel shows something of a run, and every legend is made
-// of labels there are.
-func TestQueriesReturnData(t *testing.T) {
+// TestOnARun looks at one recorded run: it takes longer than all other tests here.
+func TestOnARun(t *testing.T) {
 	var marked map[time.Time]bool
 	taken := recorded(t, func(r recording) {
-		var wait sync.WaitGroup
-		for _, d := range all(t) {
-			for _, p := range panels(d) {
-				for _, q := range queries(p) {
-					wait.Go(func() {
-						if !r.has(t, q) {
-							t.Errorf("%s / %s: no data from %s", *d.Title, *p.Title, q.Expr)
-						}
-						r.checkLegend(t, q)
-					})
-				}
-			}
-		}
-		wait.Wait()
+		t.Run("queries return data", func(t *testing.T) { queriesReturnData(t, r) })
+		t.Run("nobody is alerted", func(t *testing.T) { nobodyIsAlerted(t, r) })
+		t.Run("rules read what is exposed", func(t *testing.T) { rulesReadWhatIsExposed(t, r) })
 		marked = r.marks(t, all(t)[0])
 	})
 	checkMarks(t, marked, taken)
+}
+
+// Every query of every panel shows something of a run, and every legend is made
+// of labels there are.
+func queriesReturnData(t *testing.T, r recording) {
+	var wait sync.WaitGroup
+	for _, d := range all(t) {
+		for _, p := range panels(d) {
+			for _, q := range queries(p) {
+				wait.Go(func() {
+					if !r.has(t, q) {
+						t.Errorf("%s / %s: no data from %s", *d.Title, *p.Title, q.Expr)
+					}
+					r.checkLegend(t, q)
+				})
+			}
+		}
+	}
+	wait.Wait()
 }
 
 var placeholder = regexp.MustCompile(`{{(\w+)}}`)

@@ -26,7 +26,7 @@ func queues() *timeseries.PanelBuilder {
 		"The moving average of waiting requests that the gate goes by (half-life 2 s unless configured otherwise), as of the last scrape. It closes at the limit and reopens at half of it.",
 		plain,
 		query{`max by (endpoint) (selective_kv_endpoint_waiting_ewma{PLUGIN})`, "{{endpoint}}"},
-		query{`max by (pool) (selective_kv_parameter{PLUGIN,arm="baseline",name="max_waiting_requests"})`, "limit, {{pool}}"})
+		query{`max by (pool) (selective_kv_parameter{PLUGIN,arm="baseline",name="maxWaitingRequests"})`, "limit, {{pool}}"})
 }
 
 func deferred() *timeseries.PanelBuilder {

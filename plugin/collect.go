@@ -222,8 +222,8 @@ func (s sink) params(d *descs, arm store.Arm, in store.Params, clamped bool) {
 	if in.MinExternalReusableTokens == store.Never {
 		tokens = math.Inf(1)
 	}
-	s.gauge(d.parameter, tokens, string(arm), "min_external_reusable_tokens")
-	s.gauge(d.parameter, float64(in.MaxWaitingRequests), string(arm), "max_waiting_requests")
+	s.gauge(d.parameter, tokens, string(arm), store.NameTokens)
+	s.gauge(d.parameter, float64(in.MaxWaitingRequests), string(arm), store.NameWaiting)
 	s.gauge(d.clamped, bit(clamped), string(arm))
 }
 

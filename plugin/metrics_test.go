@@ -103,10 +103,10 @@ selective_kv_endpoint_gate_transitions_total{endpoint="a",pool="p",to="open"} 0
 selective_kv_endpoint_waiting_ewma{endpoint="a",pool="p"} 8
 # HELP selective_kv_parameter Parameters in force; +Inf tokens recompute everything, 0 waiting is no gate.
 # TYPE selective_kv_parameter gauge
-selective_kv_parameter{arm="baseline",name="max_waiting_requests",pool="p"} 4
-selective_kv_parameter{arm="baseline",name="min_external_reusable_tokens",pool="p"} 512
-selective_kv_parameter{arm="candidate",name="max_waiting_requests",pool="p"} 0
-selective_kv_parameter{arm="candidate",name="min_external_reusable_tokens",pool="p"} +Inf
+selective_kv_parameter{arm="baseline",name="maxWaitingRequests",pool="p"} 4
+selective_kv_parameter{arm="baseline",name="minExternalReusableTokens",pool="p"} 512
+selective_kv_parameter{arm="candidate",name="maxWaitingRequests",pool="p"} 0
+selective_kv_parameter{arm="candidate",name="minExternalReusableTokens",pool="p"} +Inf
 # HELP selective_kv_revision Revision of the parameter document in force; 0 for static configuration.
 # TYPE selective_kv_revision gauge
 selective_kv_revision{pool="p"} 7

@@ -21,10 +21,16 @@ type Params struct {
 	MaxWaitingRequests int `json:"maxWaitingRequests"`
 }
 
-// Names of the fields in documents, configuration and errors.
+// Names of the two thresholds wherever they are told apart by name: fields of
+// documents and configuration, and values of the label of metrics.
 const (
-	fieldTokens  = "minExternalReusableTokens"
-	fieldWaiting = "maxWaitingRequests"
+	NameTokens  = "minExternalReusableTokens"
+	NameWaiting = "maxWaitingRequests"
+)
+
+const (
+	fieldTokens  = NameTokens
+	fieldWaiting = NameWaiting
 
 	allowedWaiting = "a whole number: 0 for no gate, or 1 or more"
 )

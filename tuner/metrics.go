@@ -20,6 +20,7 @@ type metrics struct {
 	ready           prometheus.Gauge
 	revision        prometheus.Gauge
 	parameter       *prometheus.GaugeVec
+	bound           *prometheus.GaugeVec
 	trial           prometheus.Gauge
 	cost            prometheus.Gauge
 }
@@ -43,11 +44,16 @@ func newMetrics(r prometheus.Registerer, pool string) (*metrics, error) {
 		revision: gauge("kvtuner_revision", "Revision of the document last written or taken over."),
 		parameter: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kvtuner_parameter", Help: "Parameters published, by arm and name; +Inf tokens is never load, 0 waiting is no gate.", ConstLabels: labels}, []string{"arm", "name"}),
+		bound: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kvtuner_bound", Help: "Ends of the bounds, min and max, by parameter; +Inf tokens is never load, a max of 0 waiting is no gate.", ConstLabels: labels}, []string{"parameter", "bound"}),
 		trial: gauge("kvtuner_trial_active", "1 while a trial's document is published."),
 		cost:  gauge("kvtuner_cost_seconds", "The objective of the last usable sample: seconds a request costs, lower is better."),
 	}
 	m.cost.Set(math.NaN()) // not known, which is not 0
-	for _, c := range []prometheus.Collector{m.steps, m.samples, m.decisions, m.publishFailures, m.lastStep, m.ready, m.revision, m.parameter, m.trial, m.cost} {
+	for _, kind := range store.Kinds() {
+		m.decisions.WithLabelValues(string(kind)) // so that increase() sees the first
+	}
+	for _, c := range []prometheus.Collector{m.steps, m.samples, m.decisions, m.publishFailures, m.lastStep, m.ready, m.revision, m.parameter, m.bound, m.trial, m.cost} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("pool %q: registering the tuner's metrics (is there another pool of that name?): %w", pool, err)
 		}
@@ -85,10 +91,20 @@ func (m *metrics) published(d *store.Document) {
 }
 
 func (m *metrics) setParams(arm store.Arm, p store.Params) {
-	tokens := float64(p.MinExternalReusableTokens)
-	if p.MinExternalReusableTokens == store.Never {
-		tokens = math.Inf(1)
+	m.parameter.WithLabelValues(string(arm), store.NameTokens).Set(gaugeTokens(p.MinExternalReusableTokens))
+	m.parameter.WithLabelValues(string(arm), store.NameWaiting).Set(float64(p.MaxWaitingRequests))
+}
+
+func (m *metrics) setBounds(b store.Bounds) {
+	m.bound.WithLabelValues(store.NameTokens, "min").Set(gaugeTokens(b.MinExternalReusableTokens.Min))
+	m.bound.WithLabelValues(store.NameTokens, "max").Set(gaugeTokens(b.MinExternalReusableTokens.Max))
+	m.bound.WithLabelValues(store.NameWaiting, "min").Set(float64(b.MaxWaitingRequests.Min))
+	m.bound.WithLabelValues(store.NameWaiting, "max").Set(float64(b.MaxWaitingRequests.Max))
+}
+
+func gaugeTokens(t store.Tokens) float64 {
+	if t == store.Never {
+		return math.Inf(1)
 	}
-	m.parameter.WithLabelValues(string(arm), "minExternalReusableTokens").Set(tokens)
-	m.parameter.WithLabelValues(string(arm), "maxWaitingRequests").Set(float64(p.MaxWaitingRequests))
+	return float64(t)
 }

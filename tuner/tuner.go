@@ -77,6 +77,7 @@ func New(o Options) (*Tuner, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.setBounds(o.Settings.Bounds)
 	return &Tuner{
 		o: o, log: o.Logger.With("pool", o.Settings.Name), metrics: m, calendar: calendar,
 		observer: &observer{prom: timed{o.Prometheus, o.QueryTimeout}, settings: o.Settings},
