@@ -5,7 +5,8 @@
 // It is the last stop of the data path metrics -> tuner -> store -> plugin ->
 // request: evidence + waiting queue + parameters -> decision. It reads the
 // store's contracts and nothing else: no EPP framework, no Prometheus queries,
-// no Kubernetes. Adapters in the folders below translate for one framework each.
+// no Kubernetes. The folder adapter stands between it and the hooks of an Endpoint
+// Picker; those beside it translate for one framework each.
 //
 // An adapter feeds the waiting queue with [Policy.Observe] and the parameter
 // document with [Policy.Apply], asks [Policy.Decide] once a request, writes the

@@ -11,6 +11,7 @@ import (
 // others.
 var rules = map[string][]string{
 	"plugin":         {"/tuner", "/internal/", "/cmd/", "client_golang/api", "k8s.io/", "sigs.k8s.io/", "prometheus/prometheus"},
+	"plugin/adapter": {"/tuner", "/internal/", "/cmd/", "kvtuner/plugin/gie", "kvtuner/plugin/llmd", "client_golang/api", "k8s.io/", "prometheus/prometheus"},
 	"store":          {"/tuner", "/plugin", "/internal/", "/cmd/", "client_golang", "k8s.io/", "prometheus/prometheus"},
 	"tuner":          {"kvtuner/plugin", "/internal/", "/cmd/", "k8s.io/"},
 	"tuner/web":      {"kvtuner/plugin", "/internal/", "/cmd/"},

@@ -29,6 +29,7 @@ func BenchmarkPreRequest(b *testing.B) {
 			for i := range results {
 				results[i] = chosen(engine(fmt.Sprint("vllm-", i), &datalayer.Metrics{WaitingQueueSize: i % 8, UpdateTime: time.Now()}, tiers))
 			}
+			over := &requestcontrol.Response{EndOfStream: true}
 			var all latencies
 			b.SetParallelism(8)
 			b.ReportAllocs()
@@ -40,8 +41,8 @@ func BenchmarkPreRequest(b *testing.B) {
 					if elapsed := time.Since(start); len(took) < cap(took) {
 						took = append(took, elapsed)
 					}
-					delete(request.Body.Payload.(scheduling.PayloadMap), fieldParams)
-					f.inFlight.remove(request)
+					delete(request.Body.Payload.(scheduling.PayloadMap), "kv_transfer_params")
+					f.ResponseBody(context.Background(), request, over, nil)
 				}
 				all.add(took)
 			})

@@ -3,7 +3,6 @@ package gie
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/gateway-api-inference-extension/pkg/epp/framework/plugins/requesthandling/parsers/openai"
 
 	"github.com/kvtuner/kvtuner/plugin"
+	"github.com/kvtuner/kvtuner/plugin/adapter"
 	"github.com/kvtuner/kvtuner/plugin/gie/evidence"
 )
 
@@ -23,23 +23,24 @@ type fixture struct {
 	*Plugin
 	t        testing.TB
 	clock    time.Time
+	now      func() time.Time
 	registry *prometheus.Registry
-	inForce  inForce
 }
 
 const threshold = `{"pool":"qwen","loadPolicy":"threshold","minExternalReusableTokens":1024,"maxWaitingRequests":8}`
 
 func newFixture(t testing.TB, parameters string) *fixture {
 	t.Helper()
-	config, err := ParseConfig([]byte(parameters))
+	config, err := adapter.ParseConfig([]byte(parameters))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	f := &fixture{t: t, clock: time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC), registry: prometheus.NewRegistry(), inForce: make(inForce, 8)}
+	f := &fixture{t: t, clock: time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC), registry: prometheus.NewRegistry()}
+	f.now = func() time.Time { return f.clock }
 	f.Plugin, err = New(ctx, Options{
-		Config: config, Now: func() time.Time { return f.clock }, Registerer: f.registry, Logger: slog.New(f.inForce),
+		Config: config, Now: func() time.Time { return f.now() }, Registerer: f.registry,
 		Producer: func(name string) bool { return name == "producer" },
 	})
 	if err != nil {
@@ -73,15 +74,24 @@ func (f *fixture) counter(name string, labels ...string) float64 {
 // matches takes pairs of name and value.
 func matches(m *dto.Metric, labels []string) bool {
 	for i := 0; i < len(labels); i += 2 {
-		if got, _ := label(m, labels[i]); got != labels[i+1] {
+		if label(m, labels[i]) != labels[i+1] {
 			return false
 		}
 	}
 	return true
 }
 
-func (f *fixture) fault(which fault) float64 {
-	return f.counter("selective_kv_adapter_faults_total", "reason", faultNames[which])
+func label(m *dto.Metric, name string) string {
+	for _, pair := range m.GetLabel() {
+		if pair.GetName() == name {
+			return pair.GetValue()
+		}
+	}
+	return ""
+}
+
+func (f *fixture) fault(reason string) float64 {
+	return f.counter("selective_kv_adapter_faults_total", "reason", reason)
 }
 
 func (f *fixture) decisions(reason plugin.Reason) float64 {

@@ -6,45 +6,33 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/gateway-api-inference-extension/pkg/epp/framework/interface/datalayer"
 	fwkplugin "sigs.k8s.io/gateway-api-inference-extension/pkg/epp/framework/interface/plugin"
 	"sigs.k8s.io/gateway-api-inference-extension/pkg/epp/framework/interface/requestcontrol"
 
-	"github.com/kvtuner/kvtuner/plugin"
+	"github.com/kvtuner/kvtuner/plugin/adapter"
 	"github.com/kvtuner/kvtuner/plugin/gie/evidence"
 )
 
 // PluginType is the type in an EndpointPickerConfig.
-const PluginType = "selective-kv-policy"
+const PluginType = adapter.PluginType
 
 // Plugin is the policy as a plugin of the EPP. All methods may be called from
 // any goroutine.
 type Plugin struct {
 	name    fwkplugin.TypedName
-	profile string
-	signal  string
-	now     func() time.Time
 	log     *slog.Logger
-	metrics *metrics
-	policy  *plugin.Policy
-
-	endpoints endpoints
-	inFlight  inFlight
-	// scraped is set once the EPP's own scrape is passed on to Extract.
-	scraped atomic.Bool
+	adapter *adapter.Adapter
 
 	// producerExists is asked once, when all plugins are there.
-	producerExists func() bool
+	producerExists func(name string) bool
 	checkProducer  sync.Once
-	warnCoordinate sync.Once
 }
 
 var (
@@ -59,7 +47,7 @@ var (
 type Options struct {
 	// Name of the instance; empty is PluginType.
 	Name   string
-	Config Config
+	Config adapter.Config
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Logger hears of refused documents and of what makes decisions
@@ -73,58 +61,39 @@ type Options struct {
 	Producer func(name string) bool
 }
 
-// New makes a plugin. It lives until ctx ends: until then it follows the
-// parameter file, and forgets what is over. Errors name the setting, its value
-// and what is allowed.
+// New makes a plugin that lives until ctx ends. Errors name the setting, its
+// value and what is allowed.
 func New(ctx context.Context, o Options) (*Plugin, error) {
 	if o.Name == "" {
 		o.Name = PluginType
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	policy, err := plugin.New(plugin.Options{
-		Config: o.Config.Policy, Pool: o.Config.Pool, Now: o.Now, Logger: o.Logger, Registerer: o.Registerer,
-	})
+	if o.Producer == nil {
+		o.Producer = func(string) bool { return true }
+	}
+	a, err := adapter.New(ctx, adapter.Options{Config: o.Config, Now: o.Now, Logger: o.Logger, Registerer: o.Registerer})
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(o.Config.Pool, o.Registerer)
-	if err != nil {
-		return nil, err
-	}
-	p := &Plugin{
+	return &Plugin{
 		name:           fwkplugin.TypedName{Type: PluginType, Name: o.Name},
-		profile:        o.Config.Profile,
-		signal:         policy.Config().WaitingSignal,
-		now:            o.Now,
 		log:            o.Logger,
-		metrics:        m,
-		policy:         policy,
-		producerExists: producerExists(policy.Config().PrefixMatchInfoProducerName, o.Producer),
-	}
-	if err := p.start(ctx, o.Config.Pool); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-func producerExists(name string, exists func(string) bool) func() bool {
-	return func() bool { return name == "" || exists == nil || exists(name) }
+		adapter:        a,
+		producerExists: o.Producer,
+	}, nil
 }
 
 // Factory makes the plugin from the parameters of an EndpointPickerConfig. Its
 // metrics go to the EPP's own registry, and it ends with the EPP.
 func Factory(name string, parameters json.RawMessage, handle fwkplugin.Handle) (fwkplugin.Plugin, error) {
-	config, err := ParseConfig(parameters)
+	config, err := adapter.ParseConfig(parameters)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", name, err)
 	}
 	if config.Pool == "" {
-		config.Pool = poolFlag()
+		config.Pool = adapter.PoolFlag()
 	}
 	ctx := handle.Context()
 	p, err := New(ctx, Options{
@@ -140,17 +109,19 @@ func Factory(name string, parameters json.RawMessage, handle fwkplugin.Handle) (
 	return p, nil
 }
 
-// poolFlag is the value of the EPP's flag --pool-name, empty if there is none.
-func poolFlag() string {
-	flag := pflag.Lookup("pool-name")
-	if flag == nil {
-		return ""
-	}
-	return flag.Value.String()
-}
-
 // TypedName returns the type and name of this instance.
 func (p *Plugin) TypedName() fwkplugin.TypedName { return p.name }
 
 // Consumes says that the evidence has to be there first.
 func (p *Plugin) Consumes() map[string]any { return evidence.Declared() }
+
+// requireProducer complains of a producer that is named and does not exist.
+func (p *Plugin) requireProducer() {
+	name := p.adapter.Config().PrefixMatchInfoProducerName
+	if name == "" || p.producerExists(name) {
+		return
+	}
+	p.adapter.Fault(adapter.FaultProducer)
+	p.log.Error("No evidence will come: prefixMatchInfoProducerName names a plugin that is not configured",
+		"prefixMatchInfoProducerName", name)
+}

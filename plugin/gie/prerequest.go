@@ -6,13 +6,8 @@ import (
 	"sigs.k8s.io/gateway-api-inference-extension/pkg/epp/framework/interface/scheduling"
 
 	"github.com/kvtuner/kvtuner/plugin"
+	"github.com/kvtuner/kvtuner/plugin/adapter"
 	"github.com/kvtuner/kvtuner/plugin/gie/evidence"
-)
-
-// Names in requests and configurations.
-const (
-	prefillProfile = "prefill"
-	fieldParams    = "kv_transfer_params"
 )
 
 // PreRequest decides for the endpoint that was chosen, and edits the body in
@@ -20,99 +15,85 @@ const (
 func (p *Plugin) PreRequest(_ context.Context, request *scheduling.LLMRequest, result *scheduling.SchedulingResult) {
 	p.checkProducer.Do(p.requireProducer)
 	body, skipped := payload(request)
-	if skipped != skipNone {
-		p.metrics.skip(skipped)
+	if skipped != adapter.SkipNone {
+		p.adapter.Skip(skipped)
 		return
 	}
-	target := p.target(result)
-	if target.endpoint == nil {
-		p.metrics.skip(skipEndpoint)
+	endpoint, coordinated := p.target(result)
+	if endpoint == nil {
+		p.adapter.Skip(adapter.SkipEndpoint)
 		return
 	}
-	p.observe(target.endpoint)
-	p.decide(request, body, target)
-}
-
-func (p *Plugin) decide(request *scheduling.LLMRequest, body scheduling.PayloadMap, target target) {
-	effective := editable(body) && !target.coordinated
-	decision := p.policy.Decide(&plugin.Request{
-		ID:         request.RequestId,
-		Endpoint:   p.endpoints.name(target.endpoint.GetMetadata()),
-		Unstreamed: !request.Body.Stream || !effective,
-		Evidence:   p.evidence(target.endpoint, body),
+	id := adapter.EndpointID(endpoint.GetMetadata().NamespacedName)
+	if m := endpoint.GetMetrics(); m != nil {
+		p.adapter.Routed(id, adapter.Load{Waiting: m.WaitingQueueSize, Running: m.RunningRequestsSize, At: m.UpdateTime})
+	}
+	p.adapter.Decide(&adapter.Request{
+		Key:         request,
+		ID:          request.RequestId,
+		Endpoint:    id,
+		Streamed:    request.Body.Stream,
+		Coordinated: coordinated,
+		Body:        body,
+		Evidence:    p.evidence(endpoint),
 	})
-	edited, err := decision.Mutate(body)
-	if target.coordinated && edited {
-		p.metrics.fault(faultCoordinator)
-		p.warnCoordinate.Do(p.warnCoordinator)
-	}
-	if err != nil || !effective {
-		return // what comes of the request is not this decision's doing
-	}
-	p.remember(request, &decided{decision: decision, at: p.now(), streamed: request.Body.Stream, edited: edited})
-}
-
-func (p *Plugin) remember(request *scheduling.LLMRequest, d *decided) {
-	if !p.inFlight.add(request, d) {
-		p.metrics.fault(faultFull)
-	}
 }
 
 // payload is the parsed body, or why there is none that could be edited.
-func payload(request *scheduling.LLMRequest) (scheduling.PayloadMap, skip) {
+func payload(request *scheduling.LLMRequest) (scheduling.PayloadMap, adapter.Skip) {
 	if request == nil || request.Body == nil {
-		return nil, skipRequest
+		return nil, adapter.SkipRequest
 	}
 	switch body := request.Body.Payload.(type) {
 	case scheduling.PayloadMap:
 		if body == nil {
-			return nil, skipRequest
+			return nil, adapter.SkipRequest
 		}
-		return body, skipNone
+		return body, adapter.SkipNone
 	case scheduling.RawPayload:
-		return nil, skipRaw
+		return nil, adapter.SkipRaw
 	case scheduling.PayloadProto:
-		return nil, skipProto
+		return nil, adapter.SkipProto
 	default:
-		return nil, skipRequest
+		return nil, adapter.SkipRequest
 	}
 }
 
-// editable says whether kv_transfer_params is of a type the policy edits.
-func editable(body scheduling.PayloadMap) bool {
-	switch body[fieldParams].(type) {
-	case nil, map[string]any:
-		return true
-	default:
-		return false
+// target is the endpoint that a request is decided for, nil if there is none.
+func (p *Plugin) target(result *scheduling.SchedulingResult) (endpoint scheduling.Endpoint, coordinated bool) {
+	if result == nil {
+		return nil, false
 	}
+	profile, coordinated := p.adapter.Profile(result.PrimaryProfileName, func(profile string) bool {
+		return first(result.ProfileResults[profile]) != nil
+	})
+	return first(result.ProfileResults[profile]), coordinated
+}
+
+// first is the endpoint a profile would send to; nil if it has none that is
+// known.
+func first(result *scheduling.ProfileRunResult) scheduling.Endpoint {
+	if result == nil || len(result.TargetEndpoints) == 0 {
+		return nil
+	}
+	endpoint := result.TargetEndpoints[0]
+	if endpoint == nil || endpoint.GetMetadata() == nil {
+		return nil
+	}
+	return endpoint
 }
 
 // evidence of the request's cached prefix on the endpoint. Without any, the
 // policy fails open and counts that.
-func (p *Plugin) evidence(endpoint scheduling.Endpoint, body scheduling.PayloadMap) plugin.Evidence {
+func (p *Plugin) evidence(endpoint scheduling.Endpoint) plugin.Evidence {
 	value, found := endpoint.Get(evidence.PrefixTiersKey)
 	if !found {
 		return plugin.Evidence{}
 	}
 	tiers, ok := value.(*evidence.PrefixTiers)
 	if !ok || tiers == nil {
-		p.metrics.fault(faultEvidence)
+		p.adapter.Fault(adapter.FaultEvidence)
 		return plugin.Evidence{}
 	}
-	return plugin.Evidence{Prompts: tiers.Prompts, BlockSize: tiers.BlockSize, LoadTiers: plugin.LoadTiers(body)}
-}
-
-func (p *Plugin) requireProducer() {
-	if p.producerExists() {
-		return
-	}
-	p.metrics.fault(faultProducer)
-	p.log.Error("No evidence will come: prefixMatchInfoProducerName names a plugin that is not configured",
-		"prefixMatchInfoProducerName", p.policy.Config().PrefixMatchInfoProducerName)
-}
-
-func (p *Plugin) warnCoordinator() {
-	p.log.Warn("Prefill and decode are separate: their coordinator replaces kv_transfer_params, so that decisions may never reach the prefill engine",
-		"counter", "selective_kv_adapter_faults_total", "reason", faultNames[faultCoordinator])
+	return plugin.Evidence{Prompts: tiers.Prompts, BlockSize: tiers.BlockSize}
 }

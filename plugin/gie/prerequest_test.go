@@ -3,12 +3,13 @@ package gie
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/gateway-api-inference-extension/pkg/epp/framework/interface/datalayer"
+	"sigs.k8s.io/gateway-api-inference-extension/pkg/epp/framework/interface/requestcontrol"
 	"sigs.k8s.io/gateway-api-inference-extension/pkg/epp/framework/interface/scheduling"
 
 	"github.com/kvtuner/kvtuner/plugin"
@@ -64,9 +65,9 @@ func TestBodies(t *testing.T) {
 // kv_transfer_params.
 func framework(t *testing.T, request *scheduling.LLMRequest, params string) any {
 	body := decode(t, sent(t, request)).(map[string]any)
-	delete(body, fieldParams)
+	delete(body, "kv_transfer_params")
 	if params != "" {
-		body[fieldParams] = decode(t, framed(t, params))
+		body["kv_transfer_params"] = decode(t, framed(t, params))
 	}
 	return body
 }
@@ -143,28 +144,28 @@ func TestFailsOpen(t *testing.T) {
 		name    string
 		request *scheduling.LLMRequest
 		result  *scheduling.SchedulingResult
-		reason  skip
+		reason  string
 	}{
-		{"no request", nil, one, skipRequest},
-		{"no body", &scheduling.LLMRequest{}, one, skipRequest},
-		{"no payload", body(nil), one, skipRequest},
-		{"nil map", body(noMap), one, skipRequest},
-		{"not JSON", body(scheduling.RawPayload("--boundary")), one, skipRaw},
-		{"gRPC", body(scheduling.PayloadProto{}), one, skipProto},
-		{"no result", good(), nil, skipEndpoint},
-		{"no profiles", good(), &scheduling.SchedulingResult{PrimaryProfileName: "default"}, skipEndpoint},
+		{"no request", nil, one, "no_body"},
+		{"no body", &scheduling.LLMRequest{}, one, "no_body"},
+		{"no payload", body(nil), one, "no_body"},
+		{"nil map", body(noMap), one, "no_body"},
+		{"not JSON", body(scheduling.RawPayload("--boundary")), one, "raw_body"},
+		{"gRPC", body(scheduling.PayloadProto{}), one, "grpc_body"},
+		{"no result", good(), nil, "no_endpoint"},
+		{"no profiles", good(), &scheduling.SchedulingResult{PrimaryProfileName: "default"}, "no_endpoint"},
 		{"failed profile", good(), &scheduling.SchedulingResult{PrimaryProfileName: "default",
-			ProfileResults: map[string]*scheduling.ProfileRunResult{"default": nil}}, skipEndpoint},
+			ProfileResults: map[string]*scheduling.ProfileRunResult{"default": nil}}, "no_endpoint"},
 		{"no endpoints", good(), &scheduling.SchedulingResult{PrimaryProfileName: "default",
-			ProfileResults: map[string]*scheduling.ProfileRunResult{"default": {}}}, skipEndpoint},
-		{"nil endpoint", good(), chosen(nil), skipEndpoint},
-		{"endpoint without metadata", good(), chosen(scheduling.NewEndpoint(nil, nil, nil)), skipEndpoint},
+			ProfileResults: map[string]*scheduling.ProfileRunResult{"default": {}}}, "no_endpoint"},
+		{"nil endpoint", good(), chosen(nil), "no_endpoint"},
+		{"endpoint without metadata", good(), chosen(scheduling.NewEndpoint(nil, nil, nil)), "no_endpoint"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, threshold)
 			f.PreRequest(context.Background(), test.request, test.result)
-			if got := f.counter("selective_kv_adapter_skipped_total", "reason", skipNames[test.reason]); got != 1 {
-				t.Errorf("skipped as %s %g times, want 1", skipNames[test.reason], got)
+			if got := f.counter("selective_kv_adapter_skipped_total", "reason", test.reason); got != 1 {
+				t.Errorf("skipped as %s %g times, want 1", test.reason, got)
 			}
 			if got := f.counter("selective_kv_decisions_total"); got != 0 {
 				t.Errorf("%g decisions, want none", got)
@@ -198,7 +199,7 @@ func TestEvidence(t *testing.T) {
 			if f.decisions(test.reason) != 1 {
 				t.Errorf("not decided as %s", test.reason)
 			}
-			if got := f.fault(faultEvidence); got != test.foreign {
+			if got := f.fault("foreign_evidence"); got != test.foreign {
 				t.Errorf("foreign evidence %g times, want %g", got, test.foreign)
 			}
 		})
@@ -213,67 +214,37 @@ func (f foreignAttribute) Clone() datalayer.Cloneable { return f }
 func TestProfile(t *testing.T) {
 	with, without := engine("with", nil, external), engine("without", nil, little)
 	both := profiles("decode", map[string]scheduling.Endpoint{"decode": without, "prefill": with})
-	for _, test := range []struct {
-		name, profile string
-		result        *scheduling.SchedulingResult
-		reason        plugin.Reason
-		absent        float64
+	for name, test := range map[string]struct {
+		result *scheduling.SchedulingResult
+		reason plugin.Reason
 	}{
-		{"primary", "", chosen(with), plugin.ReasonReusable, 0},
-		{"prefill before primary", "", both, plugin.ReasonReusable, 0},
-		{"prefill did not run", "", profiles("decode", map[string]scheduling.Endpoint{"decode": without, "prefill": nil}), plugin.ReasonBelowMinimum, 0},
-		{"configured", "decode", both, plugin.ReasonBelowMinimum, 0},
-		{"configured did not run", "encode", both, plugin.ReasonBelowMinimum, 1},
+		"primary":                {chosen(with), plugin.ReasonReusable},
+		"prefill before primary": {both, plugin.ReasonReusable},
+		"prefill did not run":    {profiles("decode", map[string]scheduling.Endpoint{"decode": without, "prefill": nil}), plugin.ReasonBelowMinimum},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			parameters := threshold
-			if test.profile != "" {
-				parameters = fmt.Sprintf(`{"profile":%q,%s`, test.profile, threshold[1:])
-			}
-			f := newFixture(t, parameters)
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, threshold)
 			f.PreRequest(context.Background(), completion(t, true), test.result)
 			if f.decisions(test.reason) != 1 {
 				t.Errorf("not decided as %s", test.reason)
 			}
-			if got := f.fault(faultProfile); got != test.absent {
-				t.Errorf("profile absent %g times, want %g", got, test.absent)
-			}
 		})
 	}
 }
 
-// TestCoordinator: with prefill elsewhere, a decision may never arrive. It is
-// written all the same, counted, and what comes of the request is not put down
-// to it.
+// TestCoordinator: what the plugin writes for another endpoint than the one the
+// request is sent to is counted, and what comes of it is not put down to it.
 func TestCoordinator(t *testing.T) {
-	for name, test := range map[string]struct {
-		tiers map[string]int
-		want  float64
-	}{"edited": {little, 1}, "nothing to lose": {external, 0}} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, threshold)
-			request := completion(t, true)
-			f.PreRequest(context.Background(), request, profiles("decode", map[string]scheduling.Endpoint{
-				"prefill": engine("p", nil, test.tiers), "decode": engine("d", nil, nil),
-			}))
-			if got := f.fault(faultCoordinator); got != test.want {
-				t.Errorf("counted %g times, want %g", got, test.want)
-			}
-			if f.inFlight.get(request) != nil || f.counter("selective_kv_cost_started_total") != 0 {
-				t.Error("the response would count as the decision's doing")
-			}
-		})
+	f := newFixture(t, threshold)
+	request := completion(t, true)
+	f.PreRequest(context.Background(), request, profiles("decode", map[string]scheduling.Endpoint{
+		"prefill": engine("p", nil, little), "decode": engine("d", nil, nil),
+	}))
+	if got := f.fault("replaced_by_coordinator"); got != 1 {
+		t.Errorf("counted %g times, want once", got)
 	}
-}
-
-func TestProducer(t *testing.T) {
-	for name, want := range map[string]float64{"producer": 0, "absent": 1} {
-		f := newFixture(t, fmt.Sprintf(`{"prefixMatchInfoProducerName":%q,%s`, name, threshold[1:]))
-		for range 3 {
-			f.PreRequest(context.Background(), completion(t, false), chosen(engine("a", nil, nil)))
-		}
-		if got := f.fault(faultProducer); got != want {
-			t.Errorf("%s: counted %g times, want %g", name, got, want)
-		}
+	f.respond(request, stream, []piece{{time.Second, false, requestcontrol.Usage{}}, {0, true, usage(1, 1)}})
+	if got := f.counter("selective_kv_request_ttft_seconds"); got != 0 {
+		t.Error("the response counts as the decision's doing")
 	}
 }

@@ -3,7 +3,6 @@ package llmd
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"reflect"
 	"testing"
 	"time"
@@ -25,8 +24,8 @@ type fixture struct {
 	*Plugin
 	t        testing.TB
 	clock    time.Time
+	now      func() time.Time
 	registry *prometheus.Registry
-	inForce  inForce
 }
 
 const threshold = `{"pool":"qwen","loadPolicy":"threshold","minExternalReusableTokens":1024,"maxWaitingRequests":8}`
@@ -39,9 +38,10 @@ func newFixture(t testing.TB, parameters string) *fixture {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	f := &fixture{t: t, clock: time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC), registry: prometheus.NewRegistry(), inForce: make(inForce, 8)}
+	f := &fixture{t: t, clock: time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC), registry: prometheus.NewRegistry()}
+	f.now = func() time.Time { return f.clock }
 	f.Plugin, err = New(ctx, Options{
-		Config: config, Now: func() time.Time { return f.clock }, Registerer: f.registry, Logger: slog.New(f.inForce),
+		Config: config, Now: func() time.Time { return f.now() }, Registerer: f.registry,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +90,8 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-func (f *fixture) fault(which fault) float64 {
-	return f.counter("selective_kv_adapter_faults_total", "reason", faultNames[which])
+func (f *fixture) fault(reason string) float64 {
+	return f.counter("selective_kv_adapter_faults_total", "reason", reason)
 }
 
 func (f *fixture) decisions(reason plugin.Reason) float64 {

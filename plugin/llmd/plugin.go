@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,15 +14,16 @@ import (
 	"github.com/llm-d/llm-d-router/pkg/epp/framework/plugins/datalayer/attribute/prefix"
 	"github.com/llm-d/llm-d-router/pkg/epp/framework/plugins/datalayer/source/notifications"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kvtuner/kvtuner/plugin"
+	"github.com/kvtuner/kvtuner/plugin/adapter"
+	"github.com/kvtuner/kvtuner/store"
 )
 
 const (
 	// PluginType is the type in an EndpointPickerConfig.
-	PluginType = "selective-kv-policy"
+	PluginType = adapter.PluginType
 	// DefaultProducer is the plugin whose evidence is read unless
 	// prefixMatchInfoProducerName says otherwise: the one that knows tiers.
 	DefaultProducer = "precise-prefix-cache-producer"
@@ -33,16 +33,8 @@ const (
 // any goroutine.
 type Plugin struct {
 	name     fwkplugin.TypedName
-	profile  string
 	evidence fwkplugin.DataKey
-	now      func() time.Time
-	log      *slog.Logger
-	metrics  *metrics
-	policy   *plugin.Policy
-
-	endpoints      endpoints
-	inFlight       inFlight
-	warnCoordinate sync.Once
+	adapter  *adapter.Adapter
 }
 
 var (
@@ -58,7 +50,7 @@ var (
 type Options struct {
 	// Name of the instance; empty is PluginType.
 	Name   string
-	Config Config
+	Config adapter.Config
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Logger hears of refused documents and of what makes decisions
@@ -68,42 +60,21 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// New makes a plugin. It lives until ctx ends: until then it follows the
-// parameter file, and forgets what is over. Errors name the setting, its value
-// and what is allowed.
+// New makes a plugin that lives until ctx ends. Errors name the setting, its
+// value and what is allowed.
 func New(ctx context.Context, o Options) (*Plugin, error) {
 	if o.Name == "" {
 		o.Name = PluginType
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	policy, err := plugin.New(plugin.Options{
-		Config: o.Config.Policy, Pool: o.Config.Pool, Now: o.Now, Logger: o.Logger, Registerer: o.Registerer,
-	})
+	a, err := adapter.New(ctx, adapter.Options{Config: o.Config, Now: o.Now, Logger: o.Logger, Registerer: o.Registerer})
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(o.Config.Pool, o.Registerer)
-	if err != nil {
-		return nil, err
-	}
-	p := &Plugin{
+	return &Plugin{
 		name:     fwkplugin.TypedName{Type: PluginType, Name: o.Name},
-		profile:  o.Config.Profile,
-		evidence: evidenceKey(policy.Config().PrefixMatchInfoProducerName),
-		now:      o.Now,
-		log:      o.Logger,
-		metrics:  m,
-		policy:   policy,
-	}
-	if err := p.start(ctx, o.Config.Pool); err != nil {
-		return nil, err
-	}
-	return p, nil
+		evidence: evidenceKey(a.Config().PrefixMatchInfoProducerName),
+		adapter:  a,
+	}, nil
 }
 
 func evidenceKey(producer string) fwkplugin.DataKey {
@@ -124,7 +95,7 @@ func Factory(name string, parameters *json.Decoder, handle fwkplugin.Handle) (fw
 		return nil, fmt.Errorf("plugin %s: %w", name, err)
 	}
 	if config.Pool == "" {
-		config.Pool = poolFlag()
+		config.Pool = adapter.PoolFlag()
 	}
 	o := Options{Name: name, Config: config}
 	o.Logger = slog.New(logr.ToSlogHandler(log.FromContext(handle.Context()).WithName(name)))
@@ -140,24 +111,29 @@ func Factory(name string, parameters *json.Decoder, handle fwkplugin.Handle) (fw
 
 // read takes the parameters whole: the framework's decoder would let repeated
 // fields and null pass.
-func read(parameters *json.Decoder) (Config, error) {
+func read(parameters *json.Decoder) (adapter.Config, error) {
 	if parameters == nil {
 		return ParseConfig(nil)
 	}
 	var raw json.RawMessage
 	if err := parameters.Decode(&raw); err != nil {
-		return Config{}, fmt.Errorf("read plugin parameters: %w", err)
+		return adapter.Config{}, fmt.Errorf("read plugin parameters: %w", err)
 	}
 	return ParseConfig(raw)
 }
 
-// poolFlag is the value of the EPP's flag --pool-name, empty if there is none.
-func poolFlag() string {
-	flag := pflag.Lookup("pool-name")
-	if flag == nil {
-		return ""
+// ParseConfig is adapter.ParseConfig, but for a waitingSignal that this Endpoint
+// Picker does not have.
+func ParseConfig(raw []byte) (adapter.Config, error) {
+	c, err := adapter.ParseConfig(raw)
+	if err != nil {
+		return adapter.Config{}, err
 	}
-	return flag.Value.String()
+	if signal := c.Policy.WaitingSignal; signal != plugin.DefaultWaitingSignal {
+		return adapter.Config{}, &store.FieldError{Field: "waitingSignal", Value: signal,
+			Allowed: plugin.DefaultWaitingSignal + ": this Endpoint Picker keeps no other queue of an endpoint"}
+	}
+	return c, nil
 }
 
 // TypedName returns the type and name of this instance.
@@ -166,7 +142,7 @@ func (p *Plugin) TypedName() fwkplugin.TypedName { return p.name }
 // Consumes names the evidence. With thresholds it is required: the EPP does not
 // start without a producer of that name, rather than have no evidence for ever.
 func (p *Plugin) Consumes() fwkplugin.DataDependencies {
-	if p.policy.Config().LoadPolicy != plugin.Threshold {
+	if p.adapter.Config().LoadPolicy != plugin.Threshold {
 		return fwkplugin.DataDependencies{}
 	}
 	return fwkplugin.DataDependencies{Required: map[fwkplugin.DataKey]any{p.evidence: prefix.PrefixCacheMatchInfo{}}}
@@ -180,4 +156,18 @@ func (p *Plugin) RegisterDependencies(r datalayer.Registrar) error {
 		Owner: p.name, SourceType: source, Extractor: p,
 		DefaultSource: notifications.NewEndpointDataSource(source, source),
 	})
+}
+
+// Extract frees what is kept of an endpoint that was removed.
+func (p *Plugin) Extract(_ context.Context, event datalayer.EndpointEvent) error {
+	if event.Endpoint == nil || event.Endpoint.GetMetadata() == nil {
+		return nil
+	}
+	id := adapter.EndpointID(event.Endpoint.GetMetadata().ID)
+	if event.Type == datalayer.EventDelete {
+		p.adapter.Removed(id)
+	} else {
+		p.adapter.Added(id)
+	}
+	return nil
 }

@@ -30,11 +30,11 @@ func attribute(endpoint scheduling.Endpoint, key fwkplugin.DataKey) (datalayer.C
 // rewrite edits the payload. v0.10.0 marshals every payload anew; later versions
 // send the original bytes unless the payload was edited through
 // MutatePayloadMap.
-func rewrite(body *requesthandling.InferenceRequestBody, payload requesthandling.PayloadMap, edit func(requesthandling.PayloadMap)) {
+func rewrite(body *requesthandling.InferenceRequestBody, payload requesthandling.PayloadMap, edit func(map[string]any)) {
 	if b, ok := any(body).(interface {
 		MutatePayloadMap(func(requesthandling.PayloadMap))
 	}); ok {
-		b.MutatePayloadMap(edit)
+		b.MutatePayloadMap(func(payload requesthandling.PayloadMap) { edit(payload) })
 		return
 	}
 	edit(payload)

@@ -1,4 +1,4 @@
-package gie
+package adapter
 
 import (
 	"errors"

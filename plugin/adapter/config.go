@@ -1,4 +1,4 @@
-package llmd
+package adapter
 
 import (
 	"bytes"
@@ -6,11 +6,13 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/spf13/pflag"
+
 	"github.com/kvtuner/kvtuner/plugin"
 	"github.com/kvtuner/kvtuner/store"
 )
 
-// Config is the configuration of the plugin: the policy's, and what only this
+// Config is the configuration of the plugin: the policy's, and what only an
 // adapter needs to know.
 type Config struct {
 	Policy plugin.Config
@@ -18,9 +20,8 @@ type Config struct {
 	// is the value of the flag --pool-name.
 	Pool string
 	// Profile is the scheduling profile whose first endpoint is decided for.
-	// Empty is "prefill" for a request that has an endpoint in a profile of
-	// that name, and the primary profile otherwise. A request that a named
-	// profile did not run for is decided on its primary one.
+	// Empty is "prefill". A request that the profile did not run for is decided
+	// on its primary one; if the profile was named, that is a FaultProfile.
 	Profile string
 }
 
@@ -38,10 +39,6 @@ func ParseConfig(raw []byte) (Config, error) {
 	if policy.Tuning != nil && policy.Tuning.ConfigMap != nil {
 		return Config{}, &store.FieldError{Field: "tuning.configMap", Value: policy.Tuning.ConfigMap.Name,
 			Allowed: "tuning.file: reading the ConfigMap through the API server needs the ConfigMap store, which this Endpoint Picker does not have; mount the ConfigMap and name the file"}
-	}
-	if policy.WaitingSignal != plugin.DefaultWaitingSignal {
-		return Config{}, &store.FieldError{Field: "waitingSignal", Value: policy.WaitingSignal,
-			Allowed: plugin.DefaultWaitingSignal + ": this Endpoint Picker keeps no other queue of an endpoint"}
 	}
 	return c, nil
 }
@@ -99,4 +96,13 @@ func takeString(name string, value json.RawMessage, field *string) error {
 	}
 	*field = *text
 	return nil
+}
+
+// PoolFlag is the value of the EPP's flag --pool-name, empty if there is none.
+func PoolFlag() string {
+	flag := pflag.Lookup("pool-name")
+	if flag == nil {
+		return ""
+	}
+	return flag.Value.String()
 }

@@ -1,11 +1,9 @@
-package gie
+package adapter
 
 import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"sigs.k8s.io/gateway-api-inference-extension/pkg/epp/framework/interface/scheduling"
 
 	"github.com/kvtuner/kvtuner/plugin"
 )
@@ -14,9 +12,9 @@ const (
 	// maxInFlight bounds the requests remembered, well above what one EPP
 	// replica routes at a time.
 	maxInFlight = 1 << 16
-	// maxDuration is how long a request is remembered. The framework reports
-	// the end of every request, broken ones included; this is for the case that
-	// it does not.
+	// maxDuration is how long a request is remembered. Frameworks report the end
+	// of every request, broken ones included; this is for the case that one does
+	// not.
 	maxDuration = time.Hour
 )
 
@@ -34,33 +32,33 @@ type decided struct {
 	answered, began bool
 }
 
-// inFlight remembers requests by identity: IDs are the client's, and may repeat.
+// inFlight remembers requests by their key.
 type inFlight struct {
-	requests sync.Map // *scheduling.LLMRequest to *decided
+	requests sync.Map // any to *decided
 	n        atomic.Int64
 }
 
 // add says whether there was room.
-func (f *inFlight) add(request *scheduling.LLMRequest, d *decided) bool {
+func (f *inFlight) add(key any, d *decided) bool {
 	if f.n.Add(1) > maxInFlight {
 		f.n.Add(-1)
 		return false
 	}
-	if _, replaced := f.requests.Swap(request, d); replaced {
+	if _, replaced := f.requests.Swap(key, d); replaced {
 		f.n.Add(-1)
 	}
 	return true
 }
 
 // get returns nil for a request that is not remembered.
-func (f *inFlight) get(request *scheduling.LLMRequest) *decided {
-	d, _ := f.requests.Load(request)
+func (f *inFlight) get(key any) *decided {
+	d, _ := f.requests.Load(key)
 	found, _ := d.(*decided)
 	return found
 }
 
-func (f *inFlight) remove(request *scheduling.LLMRequest) bool {
-	_, found := f.requests.LoadAndDelete(request)
+func (f *inFlight) remove(key any) bool {
+	_, found := f.requests.LoadAndDelete(key)
 	if found {
 		f.n.Add(-1)
 	}
@@ -70,7 +68,7 @@ func (f *inFlight) remove(request *scheduling.LLMRequest) bool {
 // expire forgets what is too old and says how many that were.
 func (f *inFlight) expire(now time.Time) (expired int) {
 	f.requests.Range(func(key, value any) bool {
-		if now.Sub(value.(*decided).at) > maxDuration && f.remove(key.(*scheduling.LLMRequest)) {
+		if now.Sub(value.(*decided).at) > maxDuration && f.remove(key) {
 			expired++
 		}
 		return true

@@ -1,7 +1,6 @@
-package gie
+package adapter
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +8,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"sigs.k8s.io/gateway-api-inference-extension/pkg/epp/framework/interface/datalayer"
 
 	"github.com/kvtuner/kvtuner/plugin"
 )
@@ -26,11 +24,7 @@ func scrape(t *testing.T, text string) map[string]*dto.MetricFamily {
 	return families
 }
 
-func modelServer(name string) datalayer.Endpoint {
-	return datalayer.NewEndpoint(engine(name, nil, nil).GetMetadata(), nil)
-}
-
-func TestExtract(t *testing.T) {
+func TestScraped(t *testing.T) {
 	const typed = "# TYPE vllm:num_requests_waiting gauge\n"
 	for _, test := range []struct {
 		name, signal, text string
@@ -46,6 +40,7 @@ func TestExtract(t *testing.T) {
 		{"missing", "", `vllm:num_requests_running 5`, 0, 1},
 		{"only deferred", "vllm:num_requests_waiting_by_reason", `vllm:num_requests_waiting_by_reason{reason="deferred"} 40`, 0, 1},
 		{"not a number", "", `vllm:num_requests_waiting NaN`, 0, 1},
+		{"no load of this world", "", `vllm:num_requests_waiting 1e300`, 0, 1},
 		{"infinite", "", `vllm:num_requests_waiting +Inf`, 0, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -54,23 +49,14 @@ func TestExtract(t *testing.T) {
 				parameters = `{"waitingSignal":"` + test.signal + `",` + threshold[1:]
 			}
 			f := newFixture(t, parameters)
-			if err := f.Extract(context.Background(), scrape(t, test.text+"\n"), modelServer("a")); err != nil {
-				t.Fatal(err)
-			}
+			f.Scraped(a, scrape(t, test.text+"\n"))
 			if got := f.counter(ewma, "endpoint", "llm/a"); got != test.want {
 				t.Errorf("average %g, want %g", got, test.want)
 			}
-			if got := f.fault(faultQueueAbsent); got != test.absent {
+			if got := f.faults(FaultQueueAbsent); got != test.absent {
 				t.Errorf("absent %g times, want %g", got, test.absent)
 			}
 		})
-	}
-	f := newFixture(t, threshold)
-	if err := f.Extract(context.Background(), "text", modelServer("a")); err == nil {
-		t.Error("took data that is no scrape")
-	}
-	if err := f.Extract(context.Background(), scrape(t, ""), nil); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -80,43 +66,46 @@ func TestGateOpensWhenTheMetricVanishes(t *testing.T) {
 	long := scrape(t, "vllm:num_requests_waiting 40\n")
 	for range 20 {
 		f.clock = f.clock.Add(50 * time.Millisecond)
-		f.Extract(context.Background(), long, modelServer("a"))
+		f.Scraped(a, long)
 	}
-	decide := func() { f.PreRequest(context.Background(), completion(t, false), chosen(engine("a", nil, external))) }
-	decide()
+	f.Decide(routed(false, external))
 	if f.decisions(plugin.ReasonQueueGate) != 1 {
 		t.Fatal("the gate is not closed")
 	}
 	for range 20 {
 		f.clock = f.clock.Add(50 * time.Millisecond)
-		f.Extract(context.Background(), scrape(t, "vllm:num_requests_running 9\n"), modelServer("a"))
+		f.Scraped(a, scrape(t, "vllm:num_requests_running 9\n"))
 	}
-	decide()
+	f.Decide(routed(false, external))
 	if f.decisions(plugin.ReasonReusable) != 1 {
 		t.Error("the gate is still closed by a queue that nobody measures")
 	}
 }
 
-// TestObserveFromRequests: without the scrape, requests bring the queue.
-func TestObserveFromRequests(t *testing.T) {
+// TestRouted: without the scrape, requests bring the queue.
+func TestRouted(t *testing.T) {
 	f := newFixture(t, threshold)
-	send := func(waiting int, at time.Time) {
-		metrics := &datalayer.Metrics{WaitingQueueSize: waiting, UpdateTime: at}
-		f.PreRequest(context.Background(), completion(t, false), chosen(engine("a", metrics, little)))
-	}
-	send(40, time.Time{})
+	f.Routed(a, Load{Waiting: 40})
 	if got := f.counter(ewma); got != 0 {
 		t.Errorf("average %g before the first scrape", got)
 	}
-	send(40, f.clock)
+	f.Routed(a, Load{Waiting: 40, At: f.clock})
 	if got := f.counter(ewma, "endpoint", "llm/a"); got != 40 {
-		t.Errorf("average %g, want 40: a request below the minimum feeds the gate, too", got)
+		t.Errorf("average %g, want 40", got)
 	}
-	f.Extract(context.Background(), scrape(t, "vllm:num_requests_waiting 7\n"), modelServer("b"))
+	f.Decide(routed(false, external))
+	if f.decisions(plugin.ReasonQueueGate) != 1 {
+		t.Error("a long queue does not close the gate")
+	}
+	f.Scraped(b, scrape(t, "vllm:num_requests_waiting 7\n"))
 	f.clock = f.clock.Add(time.Second)
-	send(0, f.clock)
+	f.Routed(a, Load{At: f.clock})
 	if got := f.counter(ewma, "endpoint", "llm/a"); got != 40 {
 		t.Errorf("average %g: fed twice", got)
+	}
+	f.Decide(routed(false, external))
+	if f.decisions(plugin.ReasonReusable) != 1 {
+		t.Error("the gate is still closed by a queue measured long ago")
 	}
 }
 
@@ -140,7 +129,7 @@ func TestStuck(t *testing.T) {
 			var s stillness
 			got := false
 			for i := range 60 {
-				got = s.stuck(test.waiting(i), test.running(i), start.Add(time.Duration(i)*test.step))
+				got = s.stuck(Load{test.waiting(i), test.running(i), start.Add(time.Duration(i) * test.step)})
 			}
 			if got != test.want {
 				t.Errorf("stuck %v, want %v", got, test.want)
@@ -150,9 +139,9 @@ func TestStuck(t *testing.T) {
 	t.Run("moves again", func(t *testing.T) {
 		var s stillness
 		for i := range 60 {
-			s.stuck(5, i, start.Add(time.Duration(i)*time.Second))
+			s.stuck(Load{5, i, start.Add(time.Duration(i) * time.Second)})
 		}
-		if s.stuck(6, 60, start.Add(time.Hour)) {
+		if s.stuck(Load{6, 60, start.Add(time.Hour)}) {
 			t.Error("stuck although it moved")
 		}
 	})
@@ -166,36 +155,29 @@ func TestStuckIsNotFed(t *testing.T) {
 	f := newFixture(t, threshold)
 	for i := range 60 {
 		f.clock = f.clock.Add(300 * time.Millisecond)
-		metrics := &datalayer.Metrics{WaitingQueueSize: 40, RunningRequestsSize: i, UpdateTime: f.clock}
-		f.PreRequest(context.Background(), completion(t, false), chosen(engine("a", metrics, external)))
+		f.Routed(a, Load{Waiting: 40, Running: i, At: f.clock})
+		f.Decide(routed(false, external))
 	}
-	if f.decisions(plugin.ReasonQueueGate) == 0 || f.decisions(plugin.ReasonReusable) == 0 || f.fault(faultQueueStuck) == 0 {
+	if f.decisions(plugin.ReasonQueueGate) == 0 || f.decisions(plugin.ReasonReusable) == 0 || f.faults(FaultQueueStuck) == 0 {
 		t.Errorf("gate %g, reusable %g, stuck %g: want some of each",
-			f.decisions(plugin.ReasonQueueGate), f.decisions(plugin.ReasonReusable), f.fault(faultQueueStuck))
+			f.decisions(plugin.ReasonQueueGate), f.decisions(plugin.ReasonReusable), f.faults(FaultQueueStuck))
 	}
 }
 
-func TestEndpointRemoval(t *testing.T) {
+func TestRemoval(t *testing.T) {
 	f := newFixture(t, threshold)
 	text := scrape(t, "vllm:num_requests_waiting 7\n")
-	a, b := modelServer("a"), modelServer("b")
-	event := func(kind datalayer.EventType, e datalayer.Endpoint) {
-		if err := f.ExtractEndpoint(context.Background(), datalayer.EndpointEvent{Type: kind, Endpoint: e}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	event(datalayer.EventDelete, nil)
-	event(datalayer.EventAddOrUpdate, a)
-	f.Extract(context.Background(), text, a)
-	f.Extract(context.Background(), text, b)
-	event(datalayer.EventDelete, a)
-	f.Extract(context.Background(), text, a) // a scrape that was under way
-	f.PreRequest(context.Background(), completion(t, false), chosen(engine("a", nil, little)))
+	f.Added(a)
+	f.Scraped(a, text)
+	f.Scraped(b, text)
+	f.Removed(a)
+	f.Scraped(a, text) // a scrape that was under way
+	f.Decide(routed(false, little))
 	if got := f.counter(ewma); got != 7 {
 		t.Errorf("averages sum to %g, want that of b alone", got)
 	}
-	event(datalayer.EventAddOrUpdate, a)
-	f.Extract(context.Background(), text, a)
+	f.Added(a)
+	f.Scraped(a, text)
 	if got := f.counter(ewma); got != 14 {
 		t.Errorf("averages sum to %g, want both again", got)
 	}
