@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"reflect"
 	"strconv"
@@ -34,15 +33,6 @@ type LogConfig struct {
 	// Level is debug, info, warn or error; Format is text or json.
 	Level  string `mapstructure:"level"`
 	Format string `mapstructure:"format"`
-}
-
-// PrometheusConfig says where metrics come from.
-type PrometheusConfig struct {
-	URL     string        `mapstructure:"url"`
-	Timeout time.Duration `mapstructure:"timeout"`
-	// Headers are sent with each query, as "Name: value" (such as
-	// "X-Scope-OrgID: team-a"); a list, since header names are case-preserving.
-	Headers []string `mapstructure:"headers"`
 }
 
 // HistoryConfig bounds the history of decisions.
@@ -102,8 +92,7 @@ func setDefaults(v *viper.Viper) {
 	v.SetDefault("listen", "127.0.0.1:9095")
 	v.SetDefault("log.level", "info")
 	v.SetDefault("log.format", "text")
-	v.SetDefault("prometheus.url", "")
-	v.SetDefault("prometheus.timeout", "10s")
+	setPrometheusDefaults(v)
 	v.SetDefault("history.path", "kvtuner-history.db")
 	v.SetDefault("history.maxPerPool", 10000)
 	v.SetDefault("history.maxAge", "2160h")
@@ -212,13 +201,19 @@ func paramsHook(_, to reflect.Type, value any) (any, error) {
 	return value, nil
 }
 
-// textNumberHook reads the numbers that the environment gives as text.
+// textNumberHook reads the numbers and booleans that the environment gives as text.
 func textNumberHook(from, to reflect.Type, value any) (any, error) {
 	s, ok := value.(string)
 	if !ok || to == reflect.TypeFor[time.Duration]() || to == reflect.TypeFor[store.Tokens]() {
 		return value, nil
 	}
 	switch to.Kind() {
+	case reflect.Bool:
+		b, err := strconv.ParseBool(s)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not true or false", s)
+		}
+		return b, nil
 	case reflect.Int, reflect.Int64:
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
@@ -281,20 +276,6 @@ func (l LogConfig) validate() error {
 	}
 	if l.Format != "text" && l.Format != "json" {
 		errs = append(errs, fmt.Errorf("log.format: %q is not allowed; text or json", l.Format))
-	}
-	return errors.Join(errs...)
-}
-
-func (p PrometheusConfig) validate() error {
-	errs := []error{between("prometheus.timeout", p.Timeout, 100*time.Millisecond, 5*time.Minute)}
-	u, err := url.Parse(p.URL)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		errs = append(errs, fmt.Errorf("prometheus.url: %q is not an http or https URL (or set %s_PROMETHEUS_URL)", p.URL, EnvPrefix))
-	}
-	for i, h := range p.Headers {
-		if name, _, ok := strings.Cut(h, ":"); !ok || strings.TrimSpace(name) == "" {
-			errs = append(errs, fmt.Errorf("prometheus.headers[%d]: has no name; write \"Name: value\"", i))
-		}
 	}
 	return errors.Join(errs...)
 }

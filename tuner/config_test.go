@@ -100,6 +100,7 @@ func TestLoadConfigEnvironment(t *testing.T) {
 
 func TestLoadConfigErrors(t *testing.T) {
 	pool := func(extra string) string { return strings.TrimSpace(minimal) + "\n  " + extra + "\n" }
+	prometheus := func(extra string) string { return strings.Replace(minimal, "9090\"", "9090\", "+extra, 1) }
 	for _, tc := range []struct{ name, text, want string }{
 		{"not YAML", "a: [", "reading configuration"},
 		{"unknown key", "colour: red\n" + minimal, "colour"},
@@ -137,6 +138,18 @@ func TestLoadConfigErrors(t *testing.T) {
 		{"zone", pool(`schedule: {zone: Nowhere/City}`), "schedule.zone"},
 		{"log level", "log: {level: loud}\n" + minimal, `log.level: "loud"`},
 		{"listen", "listen: everywhere\n" + minimal, "listen"},
+		{"password in the URL and a token", strings.Replace(prometheus("bearerTokenFile: t"), "http://prometheus", "http://me:hunter2@prometheus", 1), "prometheus.url (user and password) and prometheus.bearerTokenFile exclude each other"},
+		{"bad URL with a password", strings.Replace(minimal, "http://prometheus", "ftp://me:hunter2@prometheus", 1), `prometheus.url: "..." is not`},
+		{"two credentials", prometheus(`bearerTokenFile: t, basicAuth: {username: u, passwordFile: p}`), "prometheus.bearerTokenFile and prometheus.basicAuth exclude each other"},
+		{"authorization twice", prometheus(`bearerTokenFile: t, headers: ["authorization: x"]`), "exclude each other"},
+		{"user without a password", prometheus(`basicAuth: {username: u}`), "prometheus.basicAuth: username and passwordFile"},
+		{"half of OAuth2", prometheus(`oauth2: {clientID: c, tokenURL: "https://t"}`), "clientID and clientSecretFile are both required"},
+		{"scopes of nobody", prometheus(`oauth2: {scopes: [a]}`), "prometheus.oauth2: has no clientID"},
+		{"token endpoint", prometheus(`oauth2: {clientID: c, clientSecretFile: f, tokenURL: "here"}`), "prometheus.oauth2.tokenURL"},
+		{"certificate without a key", prometheus(`tls: {certFile: c}`), "prometheus.tls: certFile and keyFile"},
+		{"proxy", prometheus(`proxy: nobody`), `prometheus.proxy: "nobody"`},
+		{"concurrency", prometheus(`concurrency: -1`), "prometheus.concurrency: -1"},
+		{"header file", prometheus(`headerFiles: [secret]`), "prometheus.headerFiles[0]"},
 		{"header", strings.Replace(minimal, "9090\"", "9090\", headers: [\"secret\"]", 1), "prometheus.headers[0]"},
 		{"history", "history: {maxPerPool: 0}\n" + minimal, "history.maxPerPool: 0"},
 	} {
@@ -144,6 +157,9 @@ func TestLoadConfigErrors(t *testing.T) {
 			_, err := load(t, tc.text)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v; want %q in it", err, tc.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("error %v shows a password", err)
 			}
 		})
 	}

@@ -83,7 +83,7 @@ func apiError(err error) string {
 	if e.Detail != "" {
 		s += ": " + e.Detail
 	}
-	return s + " (is prometheus.url the base URL of a Prometheus API, and does it want prometheus.headers?)"
+	return s + " (is prometheus.url the base URL of a Prometheus API, and does it want credentials or a tenant: prometheus.bearerTokenFile, basicAuth, oauth2, headers?)"
 }
 
 // brief cuts what a server said: a proxy's page does not belong into a record.

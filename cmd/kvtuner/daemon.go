@@ -15,6 +15,7 @@ import (
 
 	"github.com/kvtuner/kvtuner/store"
 	"github.com/kvtuner/kvtuner/tuner"
+	"github.com/kvtuner/kvtuner/tuner/connect"
 	"github.com/kvtuner/kvtuner/tuner/web"
 )
 
@@ -46,7 +47,7 @@ type daemon struct {
 // newDaemon acquires what the daemon must have: its history and its address.
 // The caller runs it, which releases them.
 func newDaemon(c tuner.Config, log *slog.Logger, t ticks) (*daemon, error) {
-	api, release, err := newPrometheus(c.Prometheus)
+	api, err := connect.New(c.Prometheus)
 	if err != nil {
 		return nil, usage(err)
 	}
@@ -56,7 +57,7 @@ func newDaemon(c tuner.Config, log *slog.Logger, t ticks) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{log: log, ticks: t, history: history, release: release}
+	d := &daemon{log: log, ticks: t, history: history, release: api.Close}
 	if err := d.build(c, api); err != nil {
 		return nil, errors.Join(err, history.Close())
 	}

@@ -1,0 +1,188 @@
+package connect
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/config"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/kvtuner/kvtuner/tuner"
+)
+
+// maxAnswerBytes bounds an answer of Prometheus: a sample of a pool of a
+// thousand engines is below 16 MiB.
+const maxAnswerBytes = 64 << 20
+
+const idleTimeout = 90 * time.Second
+
+// newTransport puts the layers together, from the connection outwards.
+func newTransport(c tuner.PrometheusConfig) (http.RoundTripper, error) {
+	base, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, errors.New("prometheus.url: is not a URL")
+	}
+	fixed, err := parsePairs("prometheus.headers", c.Headers)
+	if err != nil {
+		return nil, err
+	}
+	files, err := parsePairs("prometheus.headerFiles", c.HeaderFiles)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := clientConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	next, err := config.NewRoundTripperFromConfig(settings, "prometheus", config.WithIdleConnTimeout(idleTimeout), config.WithUserAgent("kvtuner"))
+	if err != nil {
+		return nil, fmt.Errorf("prometheus: %w", err)
+	}
+	if c.OAuth2.ClientID != "" {
+		next = newTokens(c, settings, next)
+	}
+	return &answers{next: &headers{next: next, base: base, fixed: fixed, files: files}}, nil
+}
+
+// clientConfig is the configuration in the terms of Prometheus itself.
+func clientConfig(c tuner.PrometheusConfig) (config.HTTPClientConfig, error) {
+	h := config.DefaultHTTPClientConfig
+	h.TLSConfig = config.TLSConfig{
+		CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile,
+		ServerName: c.TLS.ServerName, InsecureSkipVerify: c.TLS.InsecureSkipVerify,
+	}
+	if c.BearerTokenFile != "" {
+		h.Authorization = &config.Authorization{Type: "Bearer", CredentialsFile: c.BearerTokenFile}
+	}
+	if c.BasicAuth.Username != "" {
+		h.BasicAuth = &config.BasicAuth{Username: c.BasicAuth.Username, PasswordFile: c.BasicAuth.PasswordFile}
+	}
+	switch c.Proxy {
+	case "":
+		h.ProxyFromEnvironment = true
+	case tuner.NoProxy:
+	default:
+		u, err := url.Parse(c.Proxy)
+		if err != nil {
+			return h, errors.New("prometheus.proxy: is not a URL")
+		}
+		h.ProxyURL = config.URL{URL: u}
+	}
+	return h, h.Validate()
+}
+
+// pair is a line "Name: value".
+type pair struct{ name, value string }
+
+// parsePairs reads "Name: value" lines. Errors never show a value: it may be a
+// secret.
+func parsePairs(setting string, lines []string) ([]pair, error) {
+	var pairs []pair
+	var errs []error
+	for i, line := range lines {
+		name, value, found := strings.Cut(line, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case !found || !httpguts.ValidHeaderFieldName(name):
+			errs = append(errs, fmt.Errorf("%s[%d]: the name is not that of an HTTP header; write \"Name: value\"", setting, i))
+		case !httpguts.ValidHeaderFieldValue(value):
+			errs = append(errs, fmt.Errorf("%s[%d]: the value of %s has characters that no HTTP header may have", setting, i, name))
+		default:
+			pairs = append(pairs, pair{http.CanonicalHeaderKey(name), value})
+		}
+	}
+	return pairs, errors.Join(errs...)
+}
+
+// headers adds the configured headers to requests for the configured server.
+// Another goes without: they may be credentials.
+type headers struct {
+	next         http.RoundTripper
+	base         *url.URL
+	fixed, files []pair
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *headers) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !sameServer(t.base, r.URL) {
+		return t.next.RoundTrip(r)
+	}
+	r = r.Clone(r.Context())
+	for _, h := range append(t.fixed, t.files...) {
+		r.Header.Del(h.name)
+	}
+	for _, h := range t.fixed {
+		r.Header.Add(h.name, h.value)
+	}
+	for _, h := range t.files {
+		value, err := os.ReadFile(h.value)
+		if err != nil {
+			return nil, fmt.Errorf("prometheus.headerFiles, %s: %w", h.name, err)
+		}
+		r.Header.Add(h.name, strings.TrimSpace(string(value)))
+	}
+	if host := r.Header.Get("Host"); host != "" {
+		r.Host = host
+	}
+	return t.next.RoundTrip(r)
+}
+
+// CloseIdleConnections passes the call on.
+func (t *headers) CloseIdleConnections() { closeIdle(t.next) }
+
+// answers bounds what a server says, and refuses a partial answer that does not
+// come with a warning.
+type answers struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t *answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	limited := http.MaxBytesReader(nil, resp.Body, maxAnswerBytes)
+	body := bufio.NewReaderSize(limited, headBytes)
+	resp.Body = readCloser{body, limited}
+	if saysPartial(body) {
+		return nil, errors.Join(errPartial, resp.Body.Close())
+	}
+	return resp, nil
+}
+
+// CloseIdleConnections passes the call on.
+func (t *answers) CloseIdleConnections() { closeIdle(t.next) }
+
+func closeIdle(t http.RoundTripper) {
+	if c, ok := t.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// headBytes is how much of an answer is looked at for isPartial: it stands
+// between the status and the data.
+const headBytes = 4 << 10
+
+// saysPartial looks at the beginning of an answer. A head that does not come is
+// for the reader of the body to notice.
+func saysPartial(body *bufio.Reader) bool {
+	head, _ := body.Peek(1)
+	if len(head) == 0 {
+		return false
+	}
+	head, _ = body.Peek(body.Buffered())
+	head, _, _ = bytes.Cut(head, []byte(`"data"`))
+	return bytes.Contains(bytes.ReplaceAll(head, []byte(" "), nil), []byte(`"isPartial":true`))
+}

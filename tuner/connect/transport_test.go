@@ -1,0 +1,78 @@
+package connect
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestHeadersAreNotSentElsewhere(t *testing.T) {
+	base, err := url.Parse("https://prometheus.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, want := range map[string]string{
+		"https://prometheus.example/x":     "secret",
+		"http://prometheus.example/x":      "",
+		"https://prometheus.example:444/x": "",
+		"https://example/x":                "",
+	} {
+		var got string
+		transport := &headers{
+			next: roundTrip(func(r *http.Request) (*http.Response, error) {
+				got = r.Header.Get("X-Token")
+				return &http.Response{Body: http.NoBody}, nil
+			}),
+			base: base, fixed: []pair{{"X-Token", "secret"}},
+		}
+		request := httptest.NewRequest(http.MethodGet, target, nil)
+		if _, err := transport.RoundTrip(request); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%s: sent %q, want %q", target, got, want)
+		}
+		if request.Header.Get("X-Token") != "" {
+			t.Errorf("%s: the caller's request was changed", target)
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestAnswerIsBounded(t *testing.T) {
+	transport := &answers{next: roundTrip(func(*http.Request) (*http.Response, error) {
+		return &http.Response{Body: io.NopCloser(zeros{})}, nil
+	})}
+	response, err := transport.RoundTrip(httptest.NewRequest(http.MethodGet, "/", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, response.Body); err == nil || n > maxAnswerBytes {
+		t.Errorf("read %d bytes, %v; want an error at %d", n, err, maxAnswerBytes)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+func TestBadHeadersAreAllNamedWithoutTheirValues(t *testing.T) {
+	_, err := parsePairs("prometheus.headers", []string{"hunter2", "X Y: hunter2", ": hunter2", "X-Ok: fine", "X-Token: a\x00hunter2"})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, says := range []string{"headers[0]", "headers[1]", "headers[2]", "headers[4]", "X-Token"} {
+		if !strings.Contains(err.Error(), says) {
+			t.Errorf("%q does not name %s", err, says)
+		}
+	}
+	if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "headers[3]") {
+		t.Errorf("shows a value, or a good header: %v", err)
+	}
+}
