@@ -10,8 +10,11 @@ type Decision struct {
 	Pool string    `json:"pool"`
 	Time time.Time `json:"time"`
 	Kind Kind      `json:"kind"`
-	// Mode is "observe" (nothing was published) or "enforce".
+	// Mode is "observe" (nothing was published), "propose" (a candidate was
+	// published only after an approval) or "enforce".
 	Mode string `json:"mode"`
+	// Actor is who commanded it; empty if the tuner decided by itself.
+	Actor string `json:"actor,omitempty"`
 	// Revision of the document this decision wrote; 0 if it wrote none.
 	Revision int64  `json:"revision,omitempty"`
 	Trial    string `json:"trial,omitempty"`
@@ -30,6 +33,9 @@ type Kind string
 const (
 	KindAdopt     Kind = "adopt"     // took over the parameters found at start
 	KindSuggest   Kind = "suggest"   // observe mode: what would be tried
+	KindPropose   Kind = "propose"   // propose mode: what waits for an approval
+	KindApprove   Kind = "approve"   // someone allowed the proposed trial
+	KindReject    Kind = "reject"    // someone refused it, or nobody answered in time
 	KindTrial     Kind = "trial"     // started trying a candidate
 	KindMove      Kind = "move"      // the candidate was better: it is the incumbent
 	KindKeep      Kind = "keep"      // worse or no detectable difference: incumbent stays
@@ -39,7 +45,9 @@ const (
 	KindRest      Kind = "rest"      // search settled
 	KindWake      Kind = "wake"      // a change was detected: search again
 	KindHold      Kind = "hold"      // tuning suspended: no data, outside schedule, no effect
-	KindResume    Kind = "resume"    // what the hold was for is over
+	KindPause     Kind = "pause"     // someone suspended tuning
+	KindResume    Kind = "resume"    // what the hold was for, or the pause, is over
+	KindRevert    Kind = "revert"    // someone went back to earlier parameters
 	KindDrift     Kind = "drift"     // someone else wrote the document
 	KindRollback  Kind = "rollback"  // back to the last known good after a move
 	KindReconcile Kind = "reconcile" // a trial left by an earlier tuner was ended

@@ -7,13 +7,18 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Values of Decision.Mode.
 const (
 	ModeObserve = "observe"
+	ModePropose = "propose"
 	ModeEnforce = "enforce"
 )
+
+// maxActorBytes bounds the name of who commanded a decision.
+const maxActorBytes = 200
 
 // Values of Sample.State.
 const (
@@ -25,8 +30,9 @@ const (
 // Kinds returns every kind, in the order a pool usually sees them.
 func Kinds() []Kind {
 	return []Kind{
-		KindAdopt, KindSuggest, KindTrial, KindMove, KindKeep, KindAbort, KindShed, KindRecover, KindRest,
-		KindWake, KindHold, KindResume, KindDrift, KindRollback, KindReconcile,
+		KindAdopt, KindSuggest, KindPropose, KindApprove, KindReject, KindTrial, KindMove, KindKeep, KindAbort,
+		KindShed, KindRecover, KindRest, KindWake, KindHold, KindPause, KindResume, KindRevert, KindDrift,
+		KindRollback, KindReconcile,
 	}
 }
 
@@ -64,6 +70,9 @@ func (d *Decision) Validate() error {
 	if strings.TrimSpace(d.Reason) == "" {
 		return refuse("reason", d.Reason, "a sentence")
 	}
+	if len(d.Actor) > maxActorBytes || strings.ContainsFunc(d.Actor, unicode.IsControl) {
+		return refuse("actor", d.Actor, fmt.Sprintf("at most %d bytes without control characters", maxActorBytes))
+	}
 	if d.Evidence == nil {
 		return nil
 	}
@@ -72,8 +81,8 @@ func (d *Decision) Validate() error {
 
 func (d *Decision) validateRevision() error {
 	switch {
-	case d.Mode != ModeObserve && d.Mode != ModeEnforce:
-		return refuse("mode", d.Mode, `"observe" or "enforce"`)
+	case d.Mode != ModeObserve && d.Mode != ModePropose && d.Mode != ModeEnforce:
+		return refuse("mode", d.Mode, `"observe", "propose" or "enforce"`)
 	case d.Revision < 0:
 		return refuse("revision", d.Revision, "0 for no write, or the revision written")
 	case d.Mode == ModeObserve && d.Revision != 0:

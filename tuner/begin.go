@@ -90,6 +90,7 @@ func (t *Tuner) meetDocument(ctx context.Context, now time.Time) error {
 	incumbent, _ := t.o.Settings.Bounds.Clamp(d.Baseline)
 	t.pending, t.attempt, t.document = action{}, nil, d
 	t.metrics.published(d)
+	c.orders.follow(former, incumbent)
 	c.adopt(incumbent, now)
 	c.awaiting(d.Revision, now)
 	reason := fmt.Sprintf("someone else wrote revision %d: %s is respected as the incumbent, and tuning waits %v", d.Revision, incumbent, t.o.Settings.Guard.Cooldown)

@@ -27,6 +27,7 @@ type checkpoint struct {
 	ShedAfter time.Time     `json:"shedAfter"`
 	Sheds     int           `json:"sheds"`
 	Sequence  uint64        `json:"sequence"`
+	Orders    orders        `json:"orders"`
 }
 
 type triedRecord struct {
@@ -60,6 +61,8 @@ func (t *Tuner) loadCheckpoint(ctx context.Context) (k checkpoint, found bool, e
 // restore what the checkpoint holds. If someone else has written the document
 // since, what failed against another incumbent says nothing.
 func (k checkpoint) restore(c *controller, d *store.Document) {
+	c.orders = k.Orders
+	c.orders.follow(k.Incumbent, c.incumbent)
 	c.memory, c.cooldown, c.aborts, c.shedAt, c.sheds = k.Memory, k.Cooldown, k.Aborts, k.ShedAfter, k.Sheds
 	if k.Incumbent != d.Baseline {
 		return
@@ -72,21 +75,47 @@ func (k checkpoint) restore(c *controller, d *store.Document) {
 	}
 }
 
-// saveCheckpoint writes what a successor needs; in observe mode nothing is
-// written.
+// saveCheckpoint writes what a successor needs; in observe mode that is nothing
+// but a pause.
 func (t *Tuner) saveCheckpoint(ctx context.Context) error {
-	if t.o.Settings.Mode != Enforce {
-		return nil
+	if t.o.Settings.Mode == Observe {
+		return t.saveOrders(ctx)
 	}
+	return t.writeCheckpoint(ctx, t.checkpoint())
+}
+
+// saveOrders puts the operator's orders into the checkpoint that is there, and
+// leaves the rest of it to the tuner that wrote it.
+func (t *Tuner) saveOrders(ctx context.Context) error {
+	k, found, err := t.loadCheckpoint(ctx)
+	pause := t.control.orders.Pause
+	switch {
+	case err != nil:
+		return err
+	case !found && pause == nil, found && samePause(k.Orders.Pause, pause):
+		return nil
+	case !found:
+		k = t.checkpoint()
+	}
+	k.Orders.Pause = pause
+	return t.writeCheckpoint(ctx, k)
+}
+
+func (t *Tuner) checkpoint() checkpoint {
 	c := t.control
 	k := checkpoint{
 		Version: checkpointVersion, Revision: t.document.Revision, Incumbent: c.incumbent, Climber: c.climber,
 		Memory: c.memory, Cooldown: c.cooldown, Aborts: c.aborts, ShedAfter: c.shedAt, Sheds: c.sheds, Sequence: t.seq,
+		Orders: c.orders,
 	}
 	for p, f := range c.climber.Tried {
 		k.Tried = append(k.Tried, triedRecord{Params: p, Times: f.times, Until: f.until, Aborted: f.aborted, Predicted: f.predicted})
 	}
 	slices.SortFunc(k.Tried, func(a, b triedRecord) int { return strings.Compare(a.Params.String(), b.Params.String()) })
+	return k
+}
+
+func (t *Tuner) writeCheckpoint(ctx context.Context, k checkpoint) error {
 	raw, err := json.MarshalIndent(k, "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing the checkpoint: %w", err)

@@ -33,7 +33,8 @@ func (c *controller) shed(o observation) (action, bool) {
 	p := proposal{params: to, origin: fromShed, why: fmt.Sprintf("%.0f of %.0f requests in flight wait and the SLO is broken: restores are stopped first", s.Signals.Waiting(), s.Signals.InFlight())}
 	before := c.collapse
 	c.collapse = nil
-	return c.start(s, p, before), true
+	a := c.permitted(s, p, before)
+	return a, a != (action{})
 }
 
 // collapseCosts are the log costs of a collapse. A sample in which nothing

@@ -38,6 +38,8 @@ type controller struct {
 	cooldown time.Time
 	aborts   int
 
+	orders orders
+
 	unknown    int    // samples in a row
 	holding    string // for this reason, recorded at heldAt
 	heldAt     time.Time
@@ -82,6 +84,9 @@ func newController(s Settings, incumbent store.Params, now time.Time) *controlle
 func (c *controller) next(o observation) action {
 	s := o.sample
 	c.note(s)
+	if a, acted := c.overdue(s); acted {
+		return a
+	}
 	if c.trial != nil {
 		return c.inTrial(o)
 	}
@@ -93,6 +98,9 @@ func (c *controller) next(o observation) action {
 	}
 	if !c.settle(s) {
 		return action{}
+	}
+	if c.orders.Pause != nil {
+		return c.watchPaused(s)
 	}
 	c.watchCollapse(s)
 	if a, acted := c.shed(o); acted {
@@ -206,7 +214,7 @@ func (c *controller) awaiting(revision int64, now time.Time) {
 // adopt parameters that someone else chose, and leave them alone for a while.
 func (c *controller) adopt(p store.Params, now time.Time) {
 	c.leaveTrial(now)
-	c.incumbent, c.probation = p, nil
+	c.incumbent, c.probation, c.orders.offer = p, nil, nil
 	c.forgetSamples()
 	c.climber.wake(c.settings.Search, now)
 	c.cooldown = later(c.cooldown, now.Add(c.settings.Guard.Cooldown))
@@ -247,7 +255,7 @@ func (c *controller) logCosts(samples []Sample) []float64 {
 // wake starts the search over: the workload or the fleet has changed.
 func (c *controller) wake(s Sample) action {
 	c.climber.wake(c.settings.Search, s.To)
-	c.history = nil
+	c.history, c.orders.offer = nil, nil
 	return c.decide(store.KindWake, s, c.incumbent, "the incumbent's cost has left its band: the workload or the fleet has changed, and the search starts over")
 }
 
@@ -256,6 +264,9 @@ func (c *controller) propose(s Sample) action {
 	if c.exposed.share(s.To) >= c.settings.Guard.MaxExposure {
 		return action{}
 	}
+	if c.orders.offer != nil {
+		return c.permitted(s, c.orders.offer.proposal, c.recent(c.blockSamples()))
+	}
 	v := c.view(s)
 	wasResting := c.climber.Resting
 	p, ok := c.search.propose(&c.climber, v)
@@ -263,7 +274,7 @@ func (c *controller) propose(s Sample) action {
 	case ok && c.settings.Mode == Observe:
 		return c.suggest(s, p)
 	case ok:
-		return c.start(s, p, c.recent(c.blockSamples()))
+		return c.permitted(s, p, c.recent(c.blockSamples()))
 	case c.climber.Resting && !wasResting:
 		c.learn(v, c.incumbent, s.To)
 		return c.decide(store.KindRest, s, c.incumbent, "no step from the incumbent promises an improvement: the search rests until something changes")
@@ -331,6 +342,7 @@ func (c *controller) clockWentBack(now time.Time) {
 		c.climber.Tried[p] = f
 	}
 	clear(c.suggested)
+	c.orders.clockWentBack(now, c.settings.Approval)
 	if c.trial != nil {
 		c.trial.switched = now.Add(-c.settings.trialLease())
 	}

@@ -69,25 +69,31 @@ func (w *world) run(d time.Duration) {
 		if w.inForce() != w.baseline {
 			w.exposed += 15 * time.Second
 		}
-		a := w.c.next(observation{sample: w.sample(), open: !w.closed, room: !w.closed})
-		if a.decision != nil {
-			a.decision.ID = store.NewID(w.now, uint64(len(w.decisions)))
-			if err := a.decision.Validate(); err != nil {
-				w.t.Fatalf("record %+v: %v", a.decision, err)
-			}
-			w.decisions = append(w.decisions, *a.decision)
-		}
-		if a.change == nil {
-			continue
-		}
-		if a.change.baseline != w.baseline && a.decision == nil {
-			w.t.Fatal("the baseline changed without a record")
-		}
-		w.baseline, w.trial = a.change.baseline, a.change.trial
-		w.revision++
-		w.c.awaiting(w.revision, w.now)
-		w.checkInvariants()
+		w.carryOut(w.c.next(observation{sample: w.sample(), open: !w.closed, room: !w.closed}))
 	}
+}
+
+// carryOut records and publishes, as the shell does.
+func (w *world) carryOut(a action) {
+	w.t.Helper()
+	if a.decision != nil {
+		a.decision.ID = store.NewID(w.now, uint64(len(w.decisions)))
+		if err := a.decision.Validate(); err != nil {
+			w.t.Fatalf("record %+v: %v", a.decision, err)
+		}
+		w.decisions = append(w.decisions, *a.decision)
+	}
+	if a.change == nil {
+		return
+	}
+	if a.change.baseline != w.baseline && a.decision == nil {
+		w.t.Fatal("the baseline changed without a record")
+	}
+	w.c.orders.follow(w.baseline, a.change.baseline)
+	w.baseline, w.trial = a.change.baseline, a.change.trial
+	w.revision++
+	w.c.awaiting(w.revision, w.now)
+	w.checkInvariants()
 }
 
 func (w *world) checkInvariants() {

@@ -11,6 +11,7 @@
 //     counters, and ladder.go and search.go propose a candidate;
 //   - trial.go compares candidate and incumbent in alternating blocks with the
 //     sequential test of sequential.go, and guard.go ends it early;
+//   - command.go is what operators can order, and orders.go what a pool makes of it;
 //   - controller.go is the pure core that ties these together: observation in,
 //     action out; tuner.go is the shell around it that does the I/O.
 //

@@ -22,6 +22,7 @@ type metrics struct {
 	parameter       *prometheus.GaugeVec
 	bound           *prometheus.GaugeVec
 	trial           prometheus.Gauge
+	paused          prometheus.Gauge
 	cost            prometheus.Gauge
 }
 
@@ -46,14 +47,15 @@ func newMetrics(r prometheus.Registerer, pool string) (*metrics, error) {
 			Name: "kvtuner_parameter", Help: "Parameters published, by arm and name; +Inf tokens is never load, 0 waiting is no gate.", ConstLabels: labels}, []string{"arm", "name"}),
 		bound: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kvtuner_bound", Help: "Ends of the bounds, min and max, by parameter; +Inf tokens is never load, a max of 0 waiting is no gate.", ConstLabels: labels}, []string{"parameter", "bound"}),
-		trial: gauge("kvtuner_trial_active", "1 while a trial's document is published."),
-		cost:  gauge("kvtuner_cost_seconds", "The objective of the last usable sample: seconds a request costs, lower is better."),
+		trial:  gauge("kvtuner_trial_active", "1 while a trial's document is published."),
+		paused: gauge("kvtuner_paused", "1 while an operator's pause is in force."),
+		cost:   gauge("kvtuner_cost_seconds", "The objective of the last usable sample: seconds a request costs, lower is better."),
 	}
 	m.cost.Set(math.NaN()) // not known, which is not 0
 	for _, kind := range store.Kinds() {
 		m.decisions.WithLabelValues(string(kind)) // so that increase() sees the first
 	}
-	for _, c := range []prometheus.Collector{m.steps, m.samples, m.decisions, m.publishFailures, m.lastStep, m.ready, m.revision, m.parameter, m.bound, m.trial, m.cost} {
+	for _, c := range []prometheus.Collector{m.steps, m.samples, m.decisions, m.publishFailures, m.lastStep, m.ready, m.revision, m.parameter, m.bound, m.trial, m.paused, m.cost} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("pool %q: registering the tuner's metrics (is there another pool of that name?): %w", pool, err)
 		}
@@ -75,6 +77,13 @@ func (m *metrics) sample(s Sample, o Objective) {
 	m.cost.Set(math.NaN())
 	if cost, ok := o.Cost(s.Signals); ok && s.State == OK {
 		m.cost.Set(cost)
+	}
+}
+
+func (m *metrics) pause(p *PauseStatus) {
+	m.paused.Set(0)
+	if p != nil {
+		m.paused.Set(1)
 	}
 }
 

@@ -16,6 +16,9 @@ type Mode string
 const (
 	// Observe runs the loop, proposes and explains, and publishes nothing.
 	Observe Mode = "observe"
+	// Propose asks before each trial; an approved one runs, guarded, as in
+	// Enforce.
+	Propose Mode = "propose"
 	// Enforce publishes trials and moves.
 	Enforce Mode = "enforce"
 )
@@ -25,6 +28,8 @@ type Settings struct {
 	// Name of the pool: the document's pool, the label of every metric.
 	Name string `mapstructure:"name"`
 	Mode Mode   `mapstructure:"mode"`
+	// Approval is how long, in Propose, a proposal waits for one.
+	Approval time.Duration `mapstructure:"approval"`
 	// Selector picks the vLLM series of this pool, as PromQL matchers without
 	// braces: `namespace="llm",model_name="qwen3"`.
 	Selector string `mapstructure:"selector"`
@@ -149,6 +154,7 @@ type Window struct {
 func DefaultSettings() Settings {
 	return Settings{
 		Mode:           Observe,
+		Approval:       time.Hour,
 		EndpointLabel:  "pod",
 		ReplicaLabel:   "pod",
 		ScrapeInterval: 15 * time.Second,
@@ -220,9 +226,10 @@ func (s Settings) validatePool() error {
 	} else if err := store.CheckPool(s.Name); err != nil {
 		errs = append(errs, fmt.Errorf("name: %w", err))
 	}
-	if s.Mode != Observe && s.Mode != Enforce {
-		errs = append(errs, fmt.Errorf("mode: %q is not allowed; use %q or %q", s.Mode, Observe, Enforce))
+	if s.Mode != Observe && s.Mode != Propose && s.Mode != Enforce {
+		errs = append(errs, fmt.Errorf("mode: %q is not allowed; use %q, %q or %q", s.Mode, Observe, Propose, Enforce))
 	}
+	errs = append(errs, between("approval", s.Approval, time.Minute, 24*time.Hour))
 	if err := checkMatchers(s.Selector); err != nil {
 		errs = append(errs, fmt.Errorf("selector: %w", err))
 	}

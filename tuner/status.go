@@ -25,6 +25,11 @@ type Status struct {
 	Incumbent *store.Params `json:"incumbent,omitempty"`
 	Revision  int64         `json:"revision"`
 	Trial     *TrialStatus  `json:"trial,omitempty"`
+	// Paused is the operator's pause in force, Proposal what waits for an answer.
+	Paused   *PauseStatus    `json:"paused,omitempty"`
+	Proposal *ProposalStatus `json:"proposal,omitempty"`
+	// KnownGood is where a revert leads; nil if nothing else was in force yet.
+	KnownGood *store.Params `json:"knownGood,omitempty"`
 	// Recent summarises the incumbent's samples since it settled.
 	Recent    map[string]float64 `json:"recent,omitempty"`
 	LastState State              `json:"lastState,omitempty"`
@@ -34,12 +39,26 @@ type Status struct {
 
 // TrialStatus is a trial in progress.
 type TrialStatus struct {
-	ID        string          `json:"id"`
-	Candidate store.Params    `json:"candidate"`
-	Why       string          `json:"why"`
-	Arm       store.Arm       `json:"arm"`
-	Blocks    int             `json:"blocks"`
-	Effect    *store.Interval `json:"effect,omitempty"`
+	ID        string       `json:"id"`
+	Candidate store.Params `json:"candidate"`
+	Why       string       `json:"why"`
+	Arm       store.Arm    `json:"arm"`
+	Blocks    int          `json:"blocks"`
+	// MaxBlocks of the candidate end it undecided.
+	MaxBlocks int                `json:"maxBlocks"`
+	Started   time.Time          `json:"started"`
+	Effect    *store.Interval    `json:"effect,omitempty"`
+	Arms      []store.ArmSummary `json:"arms,omitempty"`
+}
+
+// ProposalStatus is a candidate that waits for an approval, or, approved, for its
+// trial to begin.
+type ProposalStatus struct {
+	ID        string       `json:"id"`
+	Candidate store.Params `json:"candidate"`
+	Why       string       `json:"why"`
+	Until     time.Time    `json:"until"`
+	Approved  string       `json:"approvedBy,omitempty"`
 }
 
 // statusDecisions is how many decisions a status shows, without their samples.
@@ -83,6 +102,8 @@ func (t *Tuner) report(now time.Time, err error) {
 	s.Doing, s.Incumbent, s.Revision = c.doing(now), &incumbent, t.document.Revision
 	s.LastState, s.LastWhy = c.lastSample.State, c.blindness(c.lastSample)
 	s.Trial, s.Recent = nil, nil
+	c.orders.report(s, c.probation)
+	t.metrics.pause(c.orders.Pause)
 	if len(c.history) > 0 {
 		s.Recent = total(c.history).named(t.o.Settings.Objective)
 	}
@@ -90,7 +111,9 @@ func (t *Tuner) report(now time.Time, err error) {
 		_, effect := c.trial.look(t.o.Settings.Trial, c.logCosts(c.history))
 		s.Trial = &TrialStatus{
 			ID: c.trial.id, Candidate: c.trial.proposal.params, Why: c.trial.proposal.why,
-			Arm: c.trial.arm(), Blocks: c.trial.candidateBlocks(), Effect: effect,
+			Arm: c.trial.arm(), Blocks: c.trial.candidateBlocks(), MaxBlocks: t.o.Settings.Trial.MaxBlocks,
+			Started: c.trial.started, Effect: effect,
+			Arms: c.trial.evidence(undecided, effect, c.incumbent, t.o.Settings.Objective, nil).Arms,
 		}
 	}
 }
@@ -102,6 +125,8 @@ func (c *controller) doing(now time.Time) string {
 		return "trial: waiting until every EPP replica has the block in force"
 	case c.trial != nil:
 		return "trial: comparing " + c.trial.proposal.params.String() + " with " + c.incumbent.String()
+	case c.orders.Pause != nil:
+		return c.orders.Pause.String()
 	case c.unknown > 0:
 		return "holding: nothing is decided without data"
 	case c.settled.IsZero():
@@ -110,6 +135,10 @@ func (c *controller) doing(now time.Time) string {
 		return "settling after a change"
 	case now.Before(c.cooldown):
 		return "cooling down"
+	case c.orders.offer != nil && c.orders.offer.approved == "":
+		return "waiting for an approval to try " + c.orders.offer.proposal.params.String()
+	case c.orders.offer != nil:
+		return "waiting to start the approved trial of " + c.orders.offer.proposal.params.String()
 	case c.climber.Resting:
 		return "resting: nothing promises an improvement"
 	}

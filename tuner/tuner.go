@@ -39,8 +39,8 @@ type Options struct {
 	Registerer   prometheus.Registerer
 }
 
-// Tuner runs the loop of one pool. Step is called from one goroutine; Status
-// from any.
+// Tuner runs the loop of one pool. Step is called from one goroutine; Obey, Status
+// and Timeline from any.
 type Tuner struct {
 	o        Options
 	log      *slog.Logger
@@ -48,6 +48,10 @@ type Tuner struct {
 	observer *observer
 	calendar *calendar
 
+	// turn is held by whoever reads or changes what follows: a step, but not while
+	// it waits for Prometheus, or a command. obeyed counts the commands.
+	turn     chan struct{}
+	obeyed   int
 	control  *controller
 	document *store.Document // as last seen or written
 	pending  action          // decided at since, not yet recorded or published
@@ -57,8 +61,9 @@ type Tuner struct {
 	last     time.Time       // end of the last window
 	seq      uint64
 
-	mu     sync.Mutex
-	status Status
+	mu       sync.Mutex
+	status   Status
+	timeline timeline
 }
 
 // New checks the settings and builds the loop; it does no I/O.
@@ -80,6 +85,7 @@ func New(o Options) (*Tuner, error) {
 	m.setBounds(o.Settings.Bounds)
 	return &Tuner{
 		o: o, log: o.Logger.With("pool", o.Settings.Name), metrics: m, calendar: calendar,
+		turn:     make(chan struct{}, 1),
 		observer: &observer{prom: timed{o.Prometheus, o.QueryTimeout}, settings: o.Settings},
 		status:   Status{Pool: o.Settings.Name, Mode: o.Settings.Mode},
 	}, nil
@@ -92,6 +98,10 @@ func (t *Tuner) Interval() time.Duration { return t.o.Settings.step() }
 // error means that nothing was decided, and why; the next step tries again.
 func (t *Tuner) Step(ctx context.Context, now time.Time) error {
 	now = now.Round(0) // wall clock: documents and records are compared across processes
+	if err := t.take(ctx); err != nil {
+		return err
+	}
+	defer t.yield()
 	err := t.step(ctx, now)
 	t.metrics.step(now, err)
 	t.report(now, err)
@@ -116,16 +126,30 @@ func (t *Tuner) step(ctx context.Context, now time.Time) error {
 	if err := t.save(ctx); err != nil {
 		return err
 	}
-	sample := t.observer.sample(ctx, t.windowStart(now), now)
+	sample, obeyed := t.observe(ctx, now)
 	if ctx.Err() != nil {
 		// Cut off by a shutdown, its queries would look like missing data.
 		return fmt.Errorf("observing: %w", ctx.Err())
 	}
 	t.metrics.sample(sample, t.o.Settings.Objective)
+	t.draw(sample)
+	if obeyed {
+		return nil // what the sample shows was in force before the command
+	}
 	pair := 2 * t.o.Settings.Trial.Block
 	return t.act(ctx, now, t.control.next(observation{
 		sample: sample, open: t.calendar.open(now), room: t.calendar.open(now.Add(pair)),
 	}))
+}
+
+// observe lets commands have the turn while Prometheus answers, and tells whether
+// there was one.
+func (t *Tuner) observe(ctx context.Context, now time.Time) (s Sample, obeyed bool) {
+	from, before := t.windowStart(now), t.obeyed
+	t.yield()
+	s = t.observer.sample(ctx, from, now)
+	t.turn <- struct{}{}
+	return s, t.obeyed != before
 }
 
 // windowStart is the end of the last window. After a pause, or a clock that
@@ -142,7 +166,7 @@ func (t *Tuner) windowStart(now time.Time) time.Time {
 
 // act takes on what the controller asked for.
 func (t *Tuner) act(ctx context.Context, now time.Time, a action) error {
-	if t.o.Settings.Mode != Enforce {
+	if t.o.Settings.Mode == Observe {
 		a.change = nil
 	}
 	if a.change != nil {
@@ -211,8 +235,13 @@ func (t *Tuner) dropStaleTrial(now time.Time) {
 	if c == nil || c.trial == nil || now.Sub(t.since).Abs() <= 2*t.Interval() {
 		return
 	}
+	t.dropTrial(now)
+}
+
+// dropTrial turns a pending block into the end of its trial.
+func (t *Tuner) dropTrial(now time.Time) {
 	t.control.leaveTrial(now)
-	t.pending.change = &change{baseline: c.baseline}
+	t.pending.change = &change{baseline: t.pending.change.baseline}
 }
 
 func (t *Tuner) recordPending(_ context.Context, now time.Time) error {
@@ -250,6 +279,7 @@ func (t *Tuner) publishPending(ctx context.Context, now time.Time) error {
 
 // accept a document that this tuner has written.
 func (t *Tuner) accept(d *store.Document, now time.Time) {
+	t.control.orders.follow(t.document.Baseline, d.Baseline)
 	t.document, t.attempt, t.pending.change = d, nil, nil
 	t.control.awaiting(d.Revision, now)
 	t.metrics.published(d)

@@ -20,6 +20,9 @@ func explain(w io.Writer, d store.Decision) {
 	row("pool", d.Pool)
 	row("time", stamp(d.Time))
 	row("mode", modeWords(d.Mode))
+	if d.Actor != "" {
+		row("commanded by", d.Actor)
+	}
 	row("revision", revisionWords(d))
 	if d.Trial != "" {
 		row("trial", d.Trial)

@@ -103,11 +103,11 @@ func revision(d store.Decision) string {
 
 func writeCSV(w io.Writer, decisions []store.Decision) error {
 	c := csv.NewWriter(w)
-	rows := [][]string{{"id", "time", "pool", "kind", "mode", "revision", "trial", "from", "to", "reason"}}
+	rows := [][]string{{"id", "time", "pool", "kind", "mode", "revision", "trial", "from", "to", "reason", "actor"}}
 	for _, d := range decisions {
 		rows = append(rows, []string{
 			d.ID, d.Time.UTC().Format(time.RFC3339), d.Pool, string(d.Kind), d.Mode,
-			strconv.FormatInt(d.Revision, 10), d.Trial, d.From.String(), d.To.String(), printable(oneLine(d.Reason)),
+			strconv.FormatInt(d.Revision, 10), d.Trial, d.From.String(), d.To.String(), printable(oneLine(d.Reason)), printable(oneLine(d.Actor)),
 		})
 	}
 	if err := c.WriteAll(rows); err != nil {

@@ -84,6 +84,9 @@ func writePool(w io.Writer, s web.PoolStatus) {
 	} else {
 		row("ready", "no: "+s.NotReady)
 	}
+	if p := s.Proposal; p != nil {
+		row("proposal", fmt.Sprintf("%s of %s, until %s: %s", p.ID, p.Candidate, stamp(p.Until), p.Why))
+	}
 	if s.Incumbent != nil {
 		row("incumbent", paramsWords(*s.Incumbent))
 		row("revision", fmt.Sprint(s.Revision))

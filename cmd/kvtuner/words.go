@@ -25,8 +25,11 @@ func writeText(w io.Writer, render func(io.Writer)) error {
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func modeWords(mode string) string {
-	if mode == store.ModeObserve {
+	switch mode {
+	case store.ModeObserve:
 		return "observe (decides and explains, publishes nothing)"
+	case store.ModePropose:
+		return "propose (asks before each trial)"
 	}
 	return mode
 }
