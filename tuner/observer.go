@@ -101,9 +101,10 @@ func brief(s string) string {
 var errNoSeries = errors.New("the selector matches no series")
 
 func (o *observer) signals(rows model.Matrix, from, to time.Time) (Signals, error) {
-	engines := bySource(rows, o.settings.EndpointLabel)
+	known := o.settings.Metrics.names()
+	engines := bySource(known.translate(rows, o.settings.EndpointLabel), o.settings.EndpointLabel)
 	if len(engines) == 0 {
-		return Signals{}, fmt.Errorf("%w; check selector %q and endpointLabel %q", errNoSeries, o.settings.Selector, o.settings.EndpointLabel)
+		return Signals{}, fmt.Errorf("%w; check selector %q and metrics.preset %q", errNoSeries, o.settings.Selector, o.settings.Metrics.Preset)
 	}
 	w := window{from: model.TimeFromUnixNano(from.UnixNano()), to: model.TimeFromUnixNano(to.UnixNano())}
 	var sum Signals
@@ -114,6 +115,9 @@ func (o *observer) signals(rows model.Matrix, from, to time.Time) (Signals, erro
 		}
 		if e.joined(w) {
 			continue
+		}
+		if missing := known.lacks(e); len(missing) > 0 {
+			return Signals{}, fmt.Errorf("engine %s exports no %s (metrics.preset %q)", e.name, strings.Join(missing, ", "), o.settings.Metrics.Preset)
 		}
 		one, err := engineSignals(e, w, o.settings.TensorParallel)
 		if err != nil {

@@ -13,8 +13,9 @@ import (
 )
 
 // Names of the series a sample is made of (vLLM's, as exposed; see
-// https://docs.vllm.ai metrics). Required ones make a sample unknown when an
-// engine lacks them; the offload family is absent until its first event.
+// https://docs.vllm.ai metrics); preset.go has those of other set-ups. Required
+// ones make a sample unknown when an engine lacks them; the offload family is
+// absent until its first event.
 const (
 	seriesE2ESum        = "vllm:e2e_request_latency_seconds_sum"
 	seriesE2ECount      = "vllm:e2e_request_latency_seconds_count"
@@ -34,12 +35,6 @@ const (
 	labelSource         = "source"
 	labelFinishedReason = "finished_reason"
 )
-
-var engineSeries = []string{
-	seriesE2ESum, seriesE2ECount, seriesTTFTSum, seriesTTFTCount, seriesTTFTBucket,
-	seriesRunning, seriesWaiting, seriesGenerated, seriesPromptTokens, seriesBySource,
-	seriesFinished, seriesLookupDelay, seriesLoadTime,
-}
 
 // Names of the plugin's series.
 const (
@@ -73,7 +68,7 @@ const lookbackScrapes = 6
 // raw points, so that windows neither overlap nor extrapolate.
 func engineQuery(s Settings, window time.Duration) string {
 	matchers := join(s.Selector, bucketMatcher(s.Guard))
-	return rangeQuery(engineSeries, matchers, window+lookbackScrapes*s.ScrapeInterval)
+	return rangeQuery(s.Metrics.names().asked, matchers, window+lookbackScrapes*s.ScrapeInterval)
 }
 
 func pluginQuery(s Settings, window time.Duration) string {

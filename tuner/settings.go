@@ -43,6 +43,8 @@ type Settings struct {
 	Endpoints int `mapstructure:"endpoints"`
 	// ScrapeInterval of the engines; a sample is one such interval, or several.
 	ScrapeInterval time.Duration `mapstructure:"scrapeInterval"`
+	// Metrics are the names under which the engines' series are found.
+	Metrics Metrics `mapstructure:"metrics"`
 	// TensorParallel ranks of an engine: offload times are summed over them.
 	TensorParallel int `mapstructure:"tensorParallel"`
 	// Initial parameters, published when the store holds no document yet.
@@ -155,6 +157,7 @@ func DefaultSettings() Settings {
 	return Settings{
 		Mode:           Observe,
 		Approval:       time.Hour,
+		Metrics:        Metrics{Preset: defaultPreset},
 		EndpointLabel:  "pod",
 		ReplicaLabel:   "pod",
 		ScrapeInterval: 15 * time.Second,
@@ -248,6 +251,7 @@ func (s Settings) validatePool() error {
 	if s.TensorParallel < 1 {
 		errs = append(errs, fmt.Errorf("tensorParallel: %d is not allowed; 1 or more", s.TensorParallel))
 	}
+	errs = append(errs, s.Metrics.validate(s.Mode))
 	errs = append(errs, between("scrapeInterval", s.ScrapeInterval, time.Second, 5*time.Minute))
 	if err := s.Initial.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("initial: %w", err))
