@@ -72,6 +72,23 @@ const (
 	ArmCandidate Arm = "candidate"
 )
 
+// Equal tells that both say the same; times are compared as instants.
+func (d *Document) Equal(other *Document) bool {
+	if d == nil || other == nil {
+		return d == other
+	}
+	return d.APIVersion == other.APIVersion && d.Pool == other.Pool && d.Revision == other.Revision &&
+		d.UpdatedAt.Equal(other.UpdatedAt) && d.Baseline == other.Baseline && d.Trial.equal(other.Trial)
+}
+
+func (t *Trial) equal(other *Trial) bool {
+	if t == nil || other == nil {
+		return t == other
+	}
+	return t.ID == other.ID && t.Candidate == other.Candidate && t.Assignment == other.Assignment &&
+		t.StartedAt.Equal(other.StartedAt) && t.ExpiresAt.Equal(other.ExpiresAt)
+}
+
 // Clone returns a copy that shares nothing with d; nil of nil.
 func (d *Document) Clone() *Document {
 	if d == nil {

@@ -16,6 +16,9 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrConflict means another writer was there first; see ConflictError.
 	ErrConflict = errors.New("conflict")
+	// ErrStopped means that an operator has switched tuning off; see
+	// StoppedError.
+	ErrStopped = errors.New("stopped by hand")
 )
 
 // FieldError is one value that is refused. It wraps ErrInvalid.
@@ -57,6 +60,28 @@ func (e *ConflictError) Error() string {
 
 // Unwrap returns ErrConflict.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
+
+// StoppedError is an operator's kill switch: there may be a document, but the
+// tuner stays away from it and the plugin returns to its static configuration.
+// It wraps ErrStopped.
+type StoppedError struct {
+	// Where the switch is, such as the path of a file.
+	Where string
+	// Reason as the operator wrote it, if at all.
+	Reason string
+}
+
+// Error says what to do to go on.
+func (e *StoppedError) Error() string {
+	reason := ""
+	if e.Reason != "" {
+		reason = " (" + show(e.Reason) + ")"
+	}
+	return fmt.Sprintf("stopped by hand%s: remove %s to go on", reason, e.Where)
+}
+
+// Unwrap returns ErrStopped.
+func (e *StoppedError) Unwrap() error { return ErrStopped }
 
 // refuse returns a FieldError; value is shown on one line, strings quoted.
 func refuse(field string, value any, allowed string) error {

@@ -66,7 +66,7 @@ func (f *File) refuseLink() error {
 // valid is refused with ErrInvalid, as is a write over a file that cannot be
 // understood: somebody has to look at that first.
 func (f *File) Swap(ctx context.Context, next *Document) error {
-	if err := accept(next, f.o.Pool); err != nil {
+	if err := Accept(next, f.o.Pool); err != nil {
 		return fmt.Errorf("store parameter document: %w", err)
 	}
 	raw, err := Format(next)
@@ -81,7 +81,7 @@ func (f *File) Swap(ctx context.Context, next *Document) error {
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		if err := follows(stored, next); err != nil {
+		if err := Follows(stored, next); err != nil {
 			return err
 		}
 		return f.replace(f.o.Path, raw)
@@ -95,7 +95,7 @@ func (f *File) Swap(ctx context.Context, next *Document) error {
 // SaveCheckpoint replaces the tuner's checkpoint; see MaxCheckpointBytes. On an
 // error the old one stays.
 func (f *File) SaveCheckpoint(ctx context.Context, checkpoint []byte) error {
-	if err := acceptCheckpoint(checkpoint); err != nil {
+	if err := AcceptCheckpoint(checkpoint); err != nil {
 		return err
 	}
 	err := f.locked(ctx, func() error { return f.replace(f.o.Path+CheckpointSuffix, checkpoint) })

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -16,6 +17,14 @@ import (
 // CheckpointSuffix is what follows the document's path to name the file of the
 // tuner's checkpoint.
 const CheckpointSuffix = ".checkpoint"
+
+// StopSuffix is what follows the document's path to name the kill switch: while
+// a file of that name is there, whatever it holds, loads and writes of the
+// document return a StoppedError.
+const StopSuffix = ".stop"
+
+// maxStopBytes of the kill switch are read as its reason.
+const maxStopBytes = 1 << 10
 
 // DefaultPollInterval is how often a watch looks at the file by itself, for
 // file systems that tell nothing (network mounts, exhausted inotify limits) and
@@ -82,7 +91,7 @@ func OpenFileReader(o FileOptions) (*FileReader, error) {
 }
 
 // Load reads the document: ErrNotFound if the file is not there, ErrInvalid if
-// what it holds is refused.
+// what it holds is refused, ErrStopped under the kill switch.
 func (r *FileReader) Load(context.Context) (*Document, error) {
 	_, d, err := r.load()
 	return d, err
@@ -90,18 +99,34 @@ func (r *FileReader) Load(context.Context) (*Document, error) {
 
 // load returns the bytes, too, as far as they could be read.
 func (r *FileReader) load() ([]byte, *Document, error) {
+	if err := r.stopped(); err != nil {
+		return nil, nil, err
+	}
 	raw, err := readFile(r.o.Path, MaxDocumentBytes)
 	if err != nil {
 		return raw, nil, fmt.Errorf("load parameter document: %w", err)
 	}
 	d, err := Parse(raw)
 	if err == nil {
-		err = accept(d, r.o.Pool)
+		err = Accept(d, r.o.Pool)
 	}
 	if err != nil {
 		return raw, nil, fmt.Errorf("load %s: %w", r.o.Path, err)
 	}
 	return raw, d, nil
+}
+
+// stopped returns a StoppedError if the kill switch is there, readable or not.
+func (r *FileReader) stopped() error {
+	path := r.o.Path + StopSuffix
+	if _, err := os.Lstat(path); err != nil {
+		return nil // what cannot be seen is told by reading the document
+	}
+	reason, err := readFile(path, maxStopBytes)
+	if err != nil {
+		reason = []byte(err.Error())
+	}
+	return fmt.Errorf("load parameter document: %w", &StoppedError{Where: "the file " + path, Reason: strings.TrimSpace(string(reason))})
 }
 
 // LoadCheckpoint reads the tuner's checkpoint, or returns ErrNotFound.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kvtuner/kvtuner/store"
+	"github.com/kvtuner/kvtuner/store/storetest"
 )
 
 // manualTicks never ticks unless told to, so that a test knows what woke the
@@ -77,7 +78,7 @@ func await(t *testing.T, ch <-chan store.Update, revision int64, target error) {
 func TestWatchFollowsTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pool.json")
 	ch := watchFile(t, path, nil)
-	wantUpdate(t, ch, 0, store.ErrNotFound)
+	storetest.WantUpdate(t, ch, 0, store.ErrNotFound)
 
 	write(t, path, formatted(t, 1))
 	await(t, ch, 1, nil)
@@ -112,7 +113,7 @@ func TestWatchFollowsAConfigMap(t *testing.T) {
 	must(t, os.Symlink(filepath.Join("..data", "pool.json"), path))
 
 	ch := watchFile(t, path, nil)
-	wantUpdate(t, ch, 1, nil)
+	storetest.WantUpdate(t, ch, 1, nil)
 	publish("..2026_2", formatted(t, 2))
 	await(t, ch, 2, nil)
 	publish("..2026_3", "{")
@@ -126,7 +127,7 @@ func TestWatchFollowsAReplacedDirectory(t *testing.T) {
 	path := filepath.Join(dir, "pool.json")
 	ticks := make(chan time.Time)
 	ch := watchFile(t, path, ticks)
-	wantUpdate(t, ch, 0, store.ErrNotFound)
+	storetest.WantUpdate(t, ch, 0, store.ErrNotFound)
 
 	for round := range int64(3) {
 		must(t, os.Mkdir(dir, 0o755))
@@ -166,7 +167,7 @@ func TestWatchPolls(t *testing.T) {
 	must(t, os.Symlink(elsewhere, path))
 	ticks := make(chan time.Time)
 	ch := watchFile(t, path, ticks)
-	wantUpdate(t, ch, 1, nil)
+	storetest.WantUpdate(t, ch, 1, nil)
 	write(t, elsewhere, formatted(t, 2))
 	ticks <- exampleTime
 	await(t, ch, 2, nil)
@@ -178,7 +179,7 @@ func TestWatchIsQuiet(t *testing.T) {
 	write(t, path, formatted(t, 1))
 	ticks := make(chan time.Time)
 	ch := watchFile(t, path, ticks)
-	wantUpdate(t, ch, 1, nil)
+	storetest.WantUpdate(t, ch, 1, nil)
 	write(t, path+".other", "x")
 	must(t, os.Chtimes(path, exampleTime, exampleTime))
 	for range 10 {

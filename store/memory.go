@@ -36,12 +36,12 @@ func (m *Memory) Load(context.Context) (*Document, error) {
 // or any when there is none. Otherwise it returns a ConflictError; a document that
 // is not valid is refused with ErrInvalid.
 func (m *Memory) Swap(_ context.Context, next *Document) error {
-	if err := accept(next, m.pool); err != nil {
+	if err := Accept(next, m.pool); err != nil {
 		return fmt.Errorf("store parameter document: %w", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := follows(m.document, next); err != nil {
+	if err := Follows(m.document, next); err != nil {
 		return fmt.Errorf("store parameter document: %w", err)
 	}
 	m.document = next.inUTC()
@@ -73,7 +73,7 @@ func (m *Memory) LoadCheckpoint(context.Context) ([]byte, error) {
 
 // SaveCheckpoint replaces the tuner's checkpoint; see MaxCheckpointBytes.
 func (m *Memory) SaveCheckpoint(_ context.Context, checkpoint []byte) error {
-	if err := acceptCheckpoint(checkpoint); err != nil {
+	if err := AcceptCheckpoint(checkpoint); err != nil {
 		return err
 	}
 	m.mu.Lock()
