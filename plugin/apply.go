@@ -20,8 +20,9 @@ var (
 
 // Apply puts a document in force, clamped to the configured bounds. A document
 // that is invalid, of another pool, or older than one already applied is
-// refused, counted and logged, and what is in force stays. The revision in force
-// applied again changes nothing.
+// refused, counted and logged, and what is in force stays. The document in force
+// applied again changes nothing; one with its revision and another content was
+// edited by hand, and is obeyed.
 func (p *Policy) Apply(doc *store.Document) error {
 	p.applying.Lock()
 	defer p.applying.Unlock()
@@ -29,7 +30,7 @@ func (p *Policy) Apply(doc *store.Document) error {
 	if err != nil {
 		return p.refuse(why, fmt.Errorf("apply parameter document: %w", err))
 	}
-	if doc.Revision == p.inForce.Load().revision {
+	if doc.Equal(p.inForce.Load().doc) {
 		return nil
 	}
 	bounds, maxAge := p.config.limits()
@@ -56,6 +57,19 @@ func (p *Policy) check(doc *store.Document) (string, error) {
 	default:
 		return "", nil
 	}
+}
+
+// Stop returns to the static configuration, as an operator's kill switch wants it,
+// until the next document is applied, of whatever revision; why is logged.
+func (p *Policy) Stop(why error) {
+	p.applying.Lock()
+	defer p.applying.Unlock()
+	if p.inForce.Load().doc == nil {
+		return
+	}
+	s := staticSnapshot(p.config.Params())
+	p.inForce.Store(s)
+	p.log.Warn("the static configuration is in force", "baseline", s.params[baseline].String(), "why", why)
 }
 
 // Reject counts and logs that no document could be read: it did not parse, or

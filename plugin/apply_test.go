@@ -73,15 +73,38 @@ func TestStaticConfigurationRulesUntilADocumentIsValid(t *testing.T) {
 	}
 }
 
-func TestApplyTheSameRevisionAgain(t *testing.T) {
+// Someone edited the document by hand and left its revision as it was.
+func TestApplyTheSameRevisionEdited(t *testing.T) {
 	p, clk, reg := newPolicy(t, threshold(1024, 8))
-	for _, params := range []store.Params{small, large} {
+	for _, params := range []store.Params{small, large, large} {
 		if err := p.Apply(document(1, clk.now(), params)); err != nil {
 			t.Fatal(err)
 		}
+		if got := p.InForce().Baseline; got != params {
+			t.Errorf("in force %v, want %v", got, params)
+		}
 	}
-	if got := p.InForce().Baseline; got != small {
-		t.Errorf("in force %v, want %v", got, small)
+	if got := sum(t, reg, "selective_kv_documents_refused_total"); got != 0 {
+		t.Errorf("%v refused, want 0", got)
+	}
+}
+
+func TestStopReturnsToTheStaticConfiguration(t *testing.T) {
+	p, clk, reg := newPolicy(t, threshold(1024, 8))
+	p.Stop(store.ErrStopped) // changes nothing yet
+	if err := p.Apply(withTrial(document(7, clk.now(), small), large, all)); err != nil {
+		t.Fatal(err)
+	}
+	p.Stop(store.ErrStopped)
+	want := InForce{Source: SourceConfig, Baseline: store.Params{MinExternalReusableTokens: 1024, MaxWaitingRequests: 8}}
+	if diff := cmp.Diff(want, p.InForce()); diff != "" {
+		t.Errorf("in force (-want +got):\n%s", diff)
+	}
+	if d := p.Decide(request("", "a", 16)); d.Arm != store.ArmBaseline || d.Revision != 0 {
+		t.Errorf("decision %+v, want the static baseline", d)
+	}
+	if err := p.Apply(document(6, clk.now(), small)); err != nil || p.InForce().Revision != 6 {
+		t.Errorf("after the stop: %v, %+v", err, p.InForce())
 	}
 	if got := sum(t, reg, "selective_kv_documents_refused_total"); got != 0 {
 		t.Errorf("%v refused, want 0", got)

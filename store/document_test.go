@@ -337,3 +337,26 @@ func endpoints(n int) []string {
 	}
 	return names
 }
+
+func TestEqual(t *testing.T) {
+	same := exampleDocument()
+	same.UpdatedAt = same.UpdatedAt.In(time.FixedZone("", 3600))
+	if d := exampleDocument(); !d.Equal(same) || !d.Equal(d.Clone()) || !(*store.Document)(nil).Equal(nil) {
+		t.Error("equal documents differ")
+	}
+	for name, change := range map[string]func(*store.Document){
+		"pool":       func(d *store.Document) { d.Pool = "x" },
+		"revision":   func(d *store.Document) { d.Revision++ },
+		"time":       func(d *store.Document) { d.UpdatedAt = d.UpdatedAt.Add(1) },
+		"baseline":   func(d *store.Document) { d.Baseline.MaxWaitingRequests++ },
+		"no trial":   func(d *store.Document) { d.Trial = nil },
+		"assignment": func(d *store.Document) { d.Trial.Assignment.Seed++ },
+		"expiry":     func(d *store.Document) { d.Trial.ExpiresAt = d.Trial.ExpiresAt.Add(1) },
+	} {
+		d := exampleDocument()
+		change(d)
+		if d.Equal(exampleDocument()) || exampleDocument().Equal(d) || d.Equal(nil) {
+			t.Errorf("%s: different documents are equal", name)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -289,4 +290,35 @@ func TestLockRemoved(t *testing.T) {
 	must(t, os.RemoveAll(path+".tmp"))
 	swap(t, f, 2)
 	swap(t, openFile(t, path), 3)
+}
+
+func TestKillSwitch(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	path := filepath.Join(t.TempDir(), "pool.json")
+	f := openFile(t, path)
+	swap(t, f, 1)
+	updates := f.Watch(ctx)
+	storetest.WantUpdate(t, updates, 1, nil)
+	if err := os.WriteFile(path+store.StopSuffix, []byte("incident 7\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// It may be seen while it is still empty.
+	for u := range updates {
+		var stopped *store.StoppedError
+		if !errors.As(u.Err, &stopped) || !errors.Is(u.Err, store.ErrStopped) {
+			t.Fatalf("got %+v, want it stopped", u)
+		}
+		if stopped.Reason == "incident 7" {
+			break
+		}
+	}
+	if err := f.Swap(ctx, document("pool", 2)); !errors.Is(err, store.ErrStopped) || !strings.Contains(err.Error(), path+".stop") {
+		t.Errorf("swap: got %v, want it stopped", err)
+	}
+	if err := os.Remove(path + store.StopSuffix); err != nil {
+		t.Fatal(err)
+	}
+	storetest.WantUpdate(t, updates, 1, nil)
+	swap(t, f, 2)
 }

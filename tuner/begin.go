@@ -69,7 +69,9 @@ func (t *Tuner) takeOver(ctx context.Context, now time.Time, missing bool) error
 }
 
 // meetDocument notices a document that someone else wrote: it is respected, not
-// fought. Only a candidate in it is not: nobody would end its trial.
+// fought. Only a candidate in it is not: nobody would end its trial. One that was
+// edited under its old revision is written again under a new one, which plugins
+// acknowledge.
 func (t *Tuner) meetDocument(ctx context.Context, now time.Time) error {
 	d, err := t.o.Documents.Load(ctx)
 	switch {
@@ -77,26 +79,32 @@ func (t *Tuner) meetDocument(ctx context.Context, now time.Time) error {
 		return nil
 	case errors.Is(err, store.ErrNotFound):
 		return t.rewriteDocument(ctx, now)
+	case errors.Is(err, store.ErrStopped):
+		return errors.Join(t.halt(ctx, now, err), err)
 	case err != nil:
 		return fmt.Errorf("loading the parameter document: %w", err)
-	case d.Revision == t.document.Revision:
-		return nil
+	case d.Equal(t.document):
+		return t.unhalt(ctx, now)
 	case t.wrote(d):
 		t.accept(d, now)
 		t.unsaved = true
 		return nil
 	}
+	did := "wrote"
+	if d.Revision == t.document.Revision {
+		did = "edited"
+	}
 	former, c := t.control.incumbent, t.control
 	incumbent, _ := t.o.Settings.Bounds.Clamp(d.Baseline)
-	t.pending, t.attempt, t.document = action{}, nil, d
+	t.pending, t.attempt, t.document, t.halted = action{}, nil, d, false
 	t.metrics.published(d)
 	c.orders.follow(former, incumbent)
 	c.adopt(incumbent, now)
 	c.awaiting(d.Revision, now)
-	reason := fmt.Sprintf("someone else wrote revision %d: %s is respected as the incumbent, and tuning waits %v", d.Revision, incumbent, t.o.Settings.Guard.Cooldown)
+	reason := fmt.Sprintf("someone else %s revision %d: %s is respected as the incumbent, and tuning waits %v", did, d.Revision, incumbent, t.o.Settings.Guard.Cooldown)
 	a := c.decide(store.KindDrift, Sample{To: now, State: Unknown}, incumbent, reason)
 	a.decision.From, a.decision.Evidence = former, nil
-	if d.Trial != nil || incumbent != d.Baseline {
+	if d.Trial != nil || incumbent != d.Baseline || did == "edited" {
 		a.change = &change{baseline: incumbent}
 	}
 	return t.act(ctx, now, a)

@@ -58,6 +58,7 @@ type Tuner struct {
 	since    time.Time
 	attempt  *store.Document // whose writing failed, or seemed to
 	unsaved  bool            // the checkpoint is out of date
+	halted   bool            // by the store's kill switch
 	last     time.Time       // end of the last window
 	seq      uint64
 

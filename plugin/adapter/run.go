@@ -66,6 +66,8 @@ func (a *Adapter) update(update store.Update) {
 		_ = a.policy.Apply(update.Document)
 	case errors.Is(update.Err, store.ErrNotFound):
 		a.log.Info("No parameter document: what is in force stays", "revision", a.policy.InForce().Revision)
+	case errors.Is(update.Err, store.ErrStopped):
+		a.policy.Stop(update.Err)
 	default:
 		a.policy.Reject(update.Err)
 	}
