@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -64,9 +65,12 @@ func newID() string { return fmt.Sprintf("e2e-%d", requests.Add(1)) }
 
 const chunk = 60_000
 
+// patience is Envoy's with one request.
+const patience = 20 * time.Second
+
 // do sends one request and returns what the client receives.
 func (e *envoy) do(ctx context.Context, id, path string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	stream, err := e.client.Process(ctx)
 	if err != nil {

@@ -46,8 +46,11 @@ type scrape map[string]*dto.MetricFamily
 
 func (e *epp) scrape() (scrape, error) { return fetch(e.metrics()) }
 
+// client of what has to answer at once.
+var client = &http.Client{Timeout: 5 * time.Second}
+
 func fetch(address string) (scrape, error) {
-	response, err := http.Get("http://" + address + "/metrics")
+	response, err := client.Get("http://" + address + "/metrics")
 	if err != nil {
 		return nil, err
 	}

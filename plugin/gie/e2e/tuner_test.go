@@ -5,7 +5,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -72,7 +71,7 @@ func (f *fleet) startPrometheus(t *testing.T) {
 
 // query is the only value of an instant query, empty if there is none.
 func query(expression string) string {
-	response, err := http.Get("http://" + prometheus + "/api/v1/query?query=" + url.QueryEscape(expression))
+	response, err := client.Get("http://" + prometheus + "/api/v1/query?query=" + url.QueryEscape(expression))
 	if err != nil {
 		return ""
 	}
