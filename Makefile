@@ -5,7 +5,7 @@ GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 PACKAGES    := ./...
 
-.PHONY: help demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-gie fuzz bin/llmd.mod
+.PHONY: help demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-gie e2e-llmd fuzz bin/llmd.mod
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ e2e: ## the daemon as a process, against a live Prometheus API and a plugin that
 
 e2e-gie: ## Endpoint Pickers as processes: ext_proc in, model servers out, tuner and restarts
 	cd plugin/gie && $(GO) test -count=1 -tags e2e ./e2e -v
+
+e2e-llmd: build-llmd ## the same with the Endpoint Picker of the checkout LLM_D_ROUTER_SRC
+	cd plugin/gie && EPP_LLMD=$(CURDIR)/bin/epp-llmd $(GO) test -count=1 -tags e2e ./e2e -run TestLLMD -v
 
 fuzz: ## each fuzz target for a while: make fuzz FUZZTIME=10m
 	@for target in $$(grep -rhoE --include='*_test.go' '^func (Fuzz[A-Za-z]+)' . | awk '{print $$2}'); do \

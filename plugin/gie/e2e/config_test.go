@@ -29,16 +29,12 @@ plugins:
 func TestConfigurations(t *testing.T) {
 	binary := build(t, "..", "./cmd/epp")
 	api, kubeconfig := startAPIServer(t, enginePort)
-	server := startEngine(t, 0)
+	server := startEngine(t, 0, false)
 	api.addPod(server.name, server.ip)
 	f := &fleet{t: t, engines: []*engine{server}}
 	start := func(t *testing.T, config string) *epp {
 		f.reportTo(t)
-		path := filepath.Join(t.TempDir(), "epp.yaml")
-		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		e := startEPP(t, binary, kubeconfig, path, ports(3))
+		e := startEPP(t, binary, ports(3), []string{"KUBECONFIG=" + kubeconfig}, "--config-file", written(t, "epp.yaml", config))
 		eventually(t, "the pod is known", 30*time.Second, func() bool {
 			s, err := e.scrape()
 			return err == nil && s.sum("inference_pool_ready_pods") == 1

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-zeromq/zmq4"
 	"github.com/tinylib/msgp/msgp"
@@ -36,8 +37,8 @@ const (
 // memory: a restore brings 320 tokens.
 var hot = strings.TrimSpace(strings.Repeat("the quick brown fox jumps over a lazy dog while ", cpuBlocks*blockSize/10+1))
 
-// cold is a prompt that no engine knows.
-const cold = "nothing of this was ever said before"
+// cold is a prompt of more than a block that no engine knows.
+const cold = "nothing of all this was ever said before by anyone to whom we spoke until today or yesterday or at all"
 
 // arrival is a request as it reached an engine.
 type arrival struct {
@@ -58,12 +59,14 @@ type engine struct {
 	restored int
 	arrived  map[string]arrival // by request ID
 
-	stop func()
+	announces bool
+	stop      func()
 }
 
-// startEngine starts the engine of a pod, with an empty history.
-func startEngine(t *testing.T, index int) *engine {
-	e := &engine{t: t, name: fmt.Sprint("vllm-", index), ip: fmt.Sprint("127.0.0.", 10+index), arrived: map[string]arrival{}}
+// startEngine starts the engine of a pod. Its KV events are there to be replayed;
+// an engine that announces sends them, too, again and again.
+func startEngine(t *testing.T, index int, announces bool) *engine {
+	e := &engine{t: t, name: fmt.Sprint("vllm-", index), ip: fmt.Sprint("127.0.0.", 10+index), arrived: map[string]arrival{}, announces: announces}
 	e.start()
 	t.Cleanup(func() { e.stop() })
 	return e
@@ -78,6 +81,8 @@ func (e *engine) start() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", e.metrics)
 	mux.HandleFunc("POST /tokenize", tokenize)
+	mux.HandleFunc("POST /v1/completions/render", render)
+	mux.HandleFunc("POST /v1/chat/completions/render", render)
 	mux.HandleFunc("POST /v1/", e.complete)
 	server := &http.Server{Handler: mux}
 	go server.Serve(listener)
@@ -124,25 +129,59 @@ func words(text string) []uint32 {
 	return tokens
 }
 
-type chatMessage struct {
-	Content any `json:"content"`
+// prompted are the texts of a request.
+type prompted struct {
+	Prompt   any `json:"prompt"`
+	Messages []struct {
+		Content any `json:"content"`
+	} `json:"messages"`
+}
+
+// texts has one entry a prompt; a chat is one.
+func (p *prompted) texts() []string {
+	if list, ok := p.Prompt.([]any); ok {
+		texts := make([]string, len(list))
+		for i, text := range list {
+			texts[i] = fmt.Sprint(text)
+		}
+		return texts
+	}
+	text, _ := p.Prompt.(string)
+	for _, m := range p.Messages {
+		text += fmt.Sprint(m.Content, " ")
+	}
+	return []string{text}
 }
 
 func tokenize(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Prompt   string        `json:"prompt"`
-		Messages []chatMessage `json:"messages"`
-	}
+	var in prompted
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	text := in.Prompt
-	for _, m := range in.Messages {
-		text += fmt.Sprint(m.Content, " ")
-	}
-	tokens := words(text)
+	tokens := words(in.texts()[0])
 	json.NewEncoder(w).Encode(map[string]any{"tokens": tokens, "count": len(tokens), "max_model_len": 1 << 20})
+}
+
+// render is tokenize as the producer of llm-d-router asks for it.
+func render(w http.ResponseWriter, r *http.Request) {
+	var in prompted
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	type rendered struct {
+		Tokens []uint32 `json:"token_ids"`
+	}
+	var all []rendered
+	for _, text := range in.texts() {
+		all = append(all, rendered{words(text)})
+	}
+	if in.Messages != nil {
+		json.NewEncoder(w).Encode(all[0])
+		return
+	}
+	json.NewEncoder(w).Encode(all)
 }
 
 // complete records the request, restores what it may, and answers.
@@ -197,10 +236,27 @@ func (e *engine) publish() (stop func()) {
 		}
 	}
 	go replay(router, history)
+	if e.announces {
+		go announce(ctx, pub, fmt.Sprintf("kv@%s:%d@m", e.ip, enginePort), history)
+	}
 	return func() {
 		cancel()
 		pub.Close()
 		router.Close()
+	}
+}
+
+// announce repeats the history, for those who do not ask for a replay.
+func announce(ctx context.Context, pub zmq4.Socket, topic string, history [][]byte) {
+	ticks := time.NewTicker(50 * time.Millisecond)
+	defer ticks.Stop()
+	for number := 0; ; number++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+			pub.SendMulti(zmq4.NewMsgFrom([]byte(topic), sequence(uint64(number)), history[number%len(history)]))
+		}
 	}
 }
 
@@ -232,7 +288,7 @@ func stored(medium string, blocks int) []byte {
 	b = msgp.AppendString(b, "BlockStored")
 	b = msgp.AppendArrayHeader(b, uint32(blocks))
 	for i := range blocks {
-		b = msgp.AppendUint64(b, uint64(1000+i))
+		b = msgp.AppendUint64(b, 1<<63+uint64(i))
 	}
 	b = msgp.AppendNil(b) // no parent
 	b = msgp.AppendArrayHeader(b, uint32(len(tokens)))

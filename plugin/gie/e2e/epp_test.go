@@ -25,15 +25,18 @@ type epp struct {
 	port int // of ext_proc; health and metrics follow
 }
 
-func startEPP(t *testing.T, binary, kubeconfig, config string, port int) *epp {
+// startEPP starts a replica on port and the two after it. env is added to the
+// environment, args to what all replicas are told.
+func startEPP(t *testing.T, binary string, port int, env []string, args ...string) *epp {
 	t.Helper()
 	e := &epp{envoy: newEnvoy(t, port), t: t, port: port}
 	e.process = launch(t, e.name, func() *exec.Cmd {
-		command := exec.Command(binary,
-			"--pool-name", poolName, "--pool-namespace", namespace, "--config-file", config,
-			"--grpc-port", fmt.Sprint(port), "--grpc-health-port", fmt.Sprint(port+1), "--metrics-port", fmt.Sprint(port+2),
-			"--metrics-endpoint-auth=false", "--refresh-prometheus-metrics-interval=100ms", "--secure-serving=false", "--tracing=false", "--enable-pprof=false", "--v=0")
-		command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+		command := exec.Command(binary, append([]string{
+			"--pool-name", poolName, "--pool-namespace", namespace,
+			"--grpc-port", fmt.Sprint(port), "--grpc-health-port", fmt.Sprint(port + 1), "--metrics-port", fmt.Sprint(port + 2),
+			"--metrics-endpoint-auth=false", "--refresh-prometheus-metrics-interval=100ms", "--secure-serving=false", "--tracing=false", "--enable-pprof=false", "--v=0"},
+			args...)...)
+		command.Env = append(os.Environ(), env...)
 		return command
 	})
 	return e
@@ -105,9 +108,34 @@ func eventually(t *testing.T, what string, limit time.Duration, holds func() boo
 func (e *epp) shows(want float64, limit time.Duration, name string, labels ...string) time.Duration {
 	e.t.Helper()
 	var got float64
-	return eventually(e.t, fmt.Sprintf("%s: %s%v = %g (last %g)", e.name, name, labels, want, got), limit, func() bool {
+	defer func() {
+		if e.t.Failed() {
+			e.t.Logf("%s: %s%v is %g", e.name, name, labels, got)
+		}
+	}()
+	return eventually(e.t, fmt.Sprintf("%s: %s%v = %g", e.name, name, labels, want), limit, func() bool {
 		s, err := e.scrape()
 		got = s.sum(name, labels...)
 		return err == nil && got == want
 	})
+}
+
+// forgot checks that the replica has series of some endpoints, but none of this
+// one.
+func (e *epp) forgot(endpoint string) {
+	e.t.Helper()
+	s, err := e.scrape()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, name := range []string{"selective_kv_endpoint_waiting_ewma", "selective_kv_endpoint_gate_closed"} {
+		if len(s[name].GetMetric()) == 0 {
+			e.t.Errorf("%s has no series of %s", e.name, name)
+		}
+		for _, m := range s[name].GetMetric() {
+			if has(m, []string{"endpoint=" + endpoint}) {
+				e.t.Errorf("%s still has %s of %s", e.name, name, endpoint)
+			}
+		}
+	}
 }

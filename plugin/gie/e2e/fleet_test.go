@@ -19,11 +19,15 @@ import (
 // parameter file they watch.
 type fleet struct {
 	t       *testing.T
-	api     *apiServer
+	api     *apiServer // nil without Kubernetes
 	engines []*engine
 	epps    []*epp
 	path    string
 	file    *store.File
+	// knows says that a replica knows every engine and what it holds.
+	knows func(*epp) bool
+	// late counts the requests of a replica whose tokens were not known in time.
+	late func(scrape) float64
 }
 
 const config = `apiVersion: inference.networking.x-k8s.io/v1alpha1
@@ -64,29 +68,44 @@ const replicas, modelServers = 2, 3
 func startFleet(t *testing.T) *fleet {
 	t.Helper()
 	binary := build(t, "..", "./cmd/epp")
-	f := &fleet{t: t, path: filepath.Join(t.TempDir(), "qwen.json")}
+	f := newFleet(t)
+	f.knows, f.late = knowsEvents, lateTokens
 	var kubeconfig string
 	f.api, kubeconfig = startAPIServer(t, enginePort)
 	for i := range modelServers {
-		e := startEngine(t, i)
+		e := startEngine(t, i, false)
 		f.engines = append(f.engines, e)
 		f.api.addPod(e.name, e.ip)
 	}
-	var err error
-	if f.file, err = store.OpenFile(store.FileOptions{Path: f.path, Pool: poolName}); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "epp.yaml")
-	if err := os.WriteFile(path, fmt.Appendf(nil, config, eventPort, replayPort, f.path), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := written(t, "epp.yaml", fmt.Sprintf(config, eventPort, replayPort, f.path))
 	for range replicas {
-		f.epps = append(f.epps, startEPP(t, binary, kubeconfig, path, ports(3)))
+		f.epps = append(f.epps, startEPP(t, binary, ports(3), []string{"KUBECONFIG=" + kubeconfig}, "--config-file", path))
 	}
 	for _, e := range f.epps {
 		f.ready(e)
 	}
 	return f
+}
+
+// newFleet has a parameter file, and nothing else yet.
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	f := &fleet{t: t, path: filepath.Join(t.TempDir(), "qwen.json")}
+	var err error
+	if f.file, err = store.OpenFile(store.FileOptions{Path: f.path, Pool: poolName}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// written is the path of a new file.
+func written(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // part runs a test of its own on the fleet.
@@ -112,10 +131,17 @@ func (f *fleet) reportTo(t *testing.T) {
 // ready waits until a replica knows every engine and what it holds.
 func (f *fleet) ready(e *epp) {
 	f.t.Helper()
-	eventually(f.t, e.name+" is ready", 30*time.Second, func() bool {
-		s, err := e.scrape()
-		return err == nil && s.sum("selective_kv_evidence_endpoints_connected") == modelServers && s.sum("selective_kv_evidence_blocks") >= modelServers*cpuBlocks && s.sum("selective_kv_endpoints") == modelServers
-	})
+	eventually(f.t, e.name+" is ready", 30*time.Second, func() bool { return f.knows(e) })
+}
+
+func knowsEvents(e *epp) bool {
+	s, err := e.scrape()
+	return err == nil && s.sum("selective_kv_evidence_endpoints_connected") == modelServers && s.sum("selective_kv_evidence_blocks") >= modelServers*cpuBlocks && s.sum("selective_kv_endpoints") == modelServers
+}
+
+// lateTokens are the requests without evidence, but for those that can have none.
+func lateTokens(s scrape) float64 {
+	return s.sum("selective_kv_decisions_total", "reason=no_evidence") - s.sum("selective_kv_evidence_requests_total", "result=multimodal")
 }
 
 // write puts parameters in the file.
@@ -154,21 +180,23 @@ func (f *fleet) send(e *epp, path, body string) arrival {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for {
-		late := e.late()
+		late := f.missed(e)
 		a := f.sendOnce(ctx, e, path, body)
-		if e.late() == late || ctx.Err() != nil {
+		if f.missed(e) == late {
 			return a
 		}
 	}
 }
 
-// late is how many requests the replica could not tokenize in time.
-func (e *epp) late() float64 {
+func (f *fleet) missed(e *epp) float64 {
+	if f.late == nil {
+		return 0
+	}
 	s, err := e.scrape()
 	if err != nil {
-		return -1 // it will be there by and by
+		f.t.Fatal(err)
 	}
-	return s.sum("selective_kv_evidence_requests_total", "result=tokenizer_timeout")
+	return f.late(s)
 }
 
 func (f *fleet) sendOnce(ctx context.Context, e *epp, path, body string) arrival {
