@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -188,6 +189,7 @@ func TestLoadTiers(t *testing.T) {
 		"number among names":    {object{"kv_load_tiers": []any{"cpu", 1}}, nil},
 		"no list":               {object{"kv_load_tiers": "cpu"}, nil},
 		"raw":                   {json.RawMessage(`{"kv_load_tiers":["CPU"]}`), []string{"cpu"}},
+		"without end":           {object{"kv_load_tiers": slices.Repeat([]any{"cpu"}, 1_000_000)}, slices.Repeat([]string{"cpu"}, maxLoadTiers)},
 		"raw, none":             {json.RawMessage(`{"kv_load_tiers":[]}`), []string{}},
 		"raw, null":             {json.RawMessage(`{"kv_load_tiers":null}`), nil},
 		"raw, absent":           {json.RawMessage(`{}`), nil},

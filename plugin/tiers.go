@@ -5,9 +5,13 @@ import (
 	"strings"
 )
 
+// maxLoadTiers is more tiers than any engine has.
+const maxLoadTiers = 64
+
 // LoadTiers reads the tiers that the client permits to load from, out of
 // kv_transfer_params.kv_load_tiers of a request's body, in lower case. An entry
-// is a tier's name or an object with its name as "medium". nil permits all: the
+// is a tier's name or an object with its name as "medium"; of a list of more
+// than 64 entries the rest is not read. nil permits all: the
 // field is absent, null, or says something that names no tiers, such as a
 // locality alone.
 func LoadTiers(body map[string]any) []string {
@@ -49,6 +53,7 @@ func tierNames[T any](list []T) []string {
 	if list == nil {
 		return nil
 	}
+	list = list[:min(len(list), maxLoadTiers)]
 	names := make([]string, 0, len(list))
 	for _, entry := range list {
 		name, ok := tierName(entry)

@@ -1,6 +1,7 @@
 package kvevents
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -345,6 +346,31 @@ func TestFullIndexForgetsTheLeastRecentlyUsed(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(x.metrics.evicted); got != 1 {
 		t.Errorf("%v evicted", got)
+	}
+}
+
+// TestCostOfAnEventIsBounded: chunks that overlap name the same blocks over and
+// over.
+func TestCostOfAnEventIsBounded(t *testing.T) {
+	const limit = 1000
+	x := testIndex(t, fmt.Sprintf(`{"blockSize": 4, "maxBlocks": %d}`, limit))
+	parent := any(nil)
+	for i := range uint32(limit) {
+		x.take(t, stored("GPU", parent, ids(uint64(i)), i, i, i, i))
+		parent = uint64(i)
+	}
+	honest := testEvent{tag: "BlockStored", medium: "CPU", hashes: ids(limit - 1), size: 4 * limit, group: -1}
+	x.take(t, honest)
+	hostile := honest
+	for range 100 {
+		hostile.hashes = append(hostile.hashes, uint64(limit-1))
+	}
+	before := testutil.ToFloat64(x.metrics.stored)
+	if err := decode(batch(1, hostile), x.apply); !errors.Is(err, errTooMany) {
+		t.Errorf("error %v, want %v", err, errTooMany)
+	}
+	if got := testutil.ToFloat64(x.metrics.stored) - before; got > limit {
+		t.Errorf("one event stored %g blocks of %d", got, limit)
 	}
 }
 

@@ -1,6 +1,7 @@
 package kvevents
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/tinylib/msgp/msgp"
@@ -49,13 +50,17 @@ func (x *index) remove(e *event) error {
 	})
 }
 
+var errTooMany = errors.New("block_hashes: more blocks than can be held")
+
 // each calls use for the known blocks that an event names, the last of each
-// chunk first.
+// chunk first. Chunks that overlap would let a short message cost any number of
+// calls, so that it ends at what an honest one can name.
 func (x *index) each(e *event, chunk int, use func(slot int32)) error {
 	n, hashes, err := msgp.ReadArrayHeaderBytes(e.hashes)
 	if err != nil {
 		return fmt.Errorf("block_hashes: %w", err)
 	}
+	left := x.blocks.max
 	for range n {
 		var engine uint64
 		if engine, hashes, err = readHash(hashes); err != nil {
@@ -66,6 +71,9 @@ func (x *index) each(e *event, chunk int, use func(slot int32)) error {
 			x.metrics.skip(skipUnknownBlock)
 		}
 		for i := 0; ok && i < chunk; i++ {
+			if left--; left < 0 {
+				return errTooMany
+			}
 			use(slot)
 			slot, ok = x.blocks.byContent[x.blocks.slots[slot].parent]
 		}

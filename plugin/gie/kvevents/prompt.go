@@ -19,6 +19,10 @@ var (
 // asked for.
 var altering = []string{"prompt_embeds", "truncate_prompt_tokens", "documents", "reasoning_effort", "mm_processor_kwargs"}
 
+// maxPrompts is how many prompts of one request are looked up, each on every
+// candidate. Empty ones cost a client two bytes.
+const maxPrompts = 256
+
 // refusal is why a request's tokens cannot be told.
 type refusal outcome
 
@@ -89,6 +93,9 @@ func (p *Producer) promptList(ctx context.Context, server string, body map[strin
 }
 
 func (p *Producer) tokenLists(lists []any) ([][]uint32, error) {
+	if len(lists) > maxPrompts {
+		return nil, refusal(outcomeTooLong)
+	}
 	out := make([][]uint32, len(lists))
 	total := 0
 	for i, entry := range lists {
@@ -123,6 +130,9 @@ func tokenID(v any) (uint32, bool) {
 }
 
 func (p *Producer) tokenizeTexts(ctx context.Context, server string, body map[string]any, texts []any) ([][]uint32, error) {
+	if len(texts) > maxPrompts {
+		return nil, refusal(outcomeTooLong)
+	}
 	calls := make([]map[string]any, len(texts))
 	for i, text := range texts {
 		if _, ok := text.(string); !ok {

@@ -70,6 +70,8 @@ func TestTokensOfRequests(t *testing.T) {
 		"not truncated":       {body: `{"prompt": [1], "truncate_prompt_tokens": null}`, want: [][]uint32{{1}}},
 		"too many":            {body: `{"prompt": [1,2,3,4,5,6,7,8,9]}`, why: outcomeTooLong},
 		"too many, together":  {body: `{"prompt": [[1,2,3,4,5],[6,7,8,9]]}`, why: outcomeTooLong},
+		"lists without end":   {body: `{"prompt": [` + strings.Repeat(`[],`, maxPrompts) + `[]]}`, why: outcomeTooLong},
+		"texts without end":   {body: `{"prompt": [` + strings.Repeat(`"",`, maxPrompts) + `""]}`, why: outcomeTooLong},
 		"too many, out of text": {body: `{"prompt": "123456789"}`, why: outcomeTooLong,
 			calls: []string{`s:1 {"prompt":"123456789"}`}},
 	}
