@@ -37,6 +37,8 @@ type triedRecord struct {
 	Aborted bool         `json:"aborted,omitempty"`
 	// Predicted is the relative gain that it failed to show.
 	Predicted float64 `json:"predicted,omitempty"`
+	// Sense in which it was predicted: -1 fewer restores, 1 more.
+	Sense sense `json:"sense,omitempty"`
 }
 
 const checkpointVersion = 1
@@ -71,7 +73,7 @@ func (k checkpoint) restore(c *controller, d *store.Document) {
 	c.climber.Step = min(max(c.climber.Step, 1), c.settings.Search.MaxStep)
 	c.climber.Tried = map[store.Params]failed{}
 	for _, r := range k.Tried {
-		c.climber.Tried[r.Params] = failed{times: r.Times, until: r.Until, aborted: r.Aborted, predicted: r.Predicted}
+		c.climber.Tried[r.Params] = failed{times: r.Times, until: r.Until, aborted: r.Aborted, predicted: r.Predicted, sense: r.Sense}
 	}
 }
 
@@ -109,7 +111,7 @@ func (t *Tuner) checkpoint() checkpoint {
 		Orders: c.orders,
 	}
 	for p, f := range c.climber.Tried {
-		k.Tried = append(k.Tried, triedRecord{Params: p, Times: f.times, Until: f.until, Aborted: f.aborted, Predicted: f.predicted})
+		k.Tried = append(k.Tried, triedRecord{Params: p, Times: f.times, Until: f.until, Aborted: f.aborted, Predicted: f.predicted, Sense: f.sense})
 	}
 	slices.SortFunc(k.Tried, func(a, b triedRecord) int { return strings.Compare(a.Params.String(), b.Params.String()) })
 	return k

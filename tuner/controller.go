@@ -117,13 +117,20 @@ func (c *controller) next(o observation) action {
 	if !o.open {
 		return action{}
 	}
-	if c.change.add(math.Log(cost)) {
+	if c.change.add(math.Log(cost)) && !c.wasBestBefore(s) {
 		return c.wake(s)
 	}
-	if !o.room || s.To.Before(c.cooldown) || len(c.history) < c.blockSamples() {
+	if !o.room || s.To.Before(c.cooldown) || len(c.history) < minBlockSamples {
 		return action{}
 	}
 	return c.propose(s)
+}
+
+// wasBestBefore tells that the workload in view is one for which the search has
+// already found the incumbent best: then there is nothing new to search for.
+func (c *controller) wasBestBefore(s Sample) bool {
+	v := c.view(s)
+	return v.recalled != nil && *v.recalled == c.incumbent
 }
 
 // note keeps the evidence behind the cost curves, whichever arm is in force.
@@ -235,11 +242,6 @@ func (c *controller) remember(s Sample) {
 	c.history = c.history[max(0, len(c.history)-historyLength):]
 }
 
-// blockSamples is the number of samples in the judged part of a block.
-func (c *controller) blockSamples() int {
-	return max(minBlockSamples, int((c.settings.Trial.Block-c.settings.Trial.Washout)/c.settings.step()))
-}
-
 func (c *controller) recent(n int) []Sample { return c.history[max(0, len(c.history)-n):] }
 
 func (c *controller) logCosts(samples []Sample) []float64 {
@@ -265,16 +267,16 @@ func (c *controller) propose(s Sample) action {
 		return action{}
 	}
 	if c.orders.offer != nil {
-		return c.permitted(s, c.orders.offer.proposal, c.recent(c.blockSamples()))
+		return c.permitted(s, c.orders.offer.proposal, c.recent(c.settings.blockSamples()))
 	}
 	v := c.view(s)
 	wasResting := c.climber.Resting
-	p, ok := c.search.propose(&c.climber, v)
+	p, ok := c.candidate(v)
 	switch {
 	case ok && c.settings.Mode == Observe:
 		return c.suggest(s, p)
 	case ok:
-		return c.permitted(s, p, c.recent(c.blockSamples()))
+		return c.permitted(s, p, c.recent(c.settings.blockSamples()))
 	case c.climber.Resting && !wasResting:
 		c.learn(v, c.incumbent, s.To)
 		return c.decide(store.KindRest, s, c.incumbent, "no step from the incumbent promises an improvement: the search rests until something changes")
@@ -282,8 +284,19 @@ func (c *controller) propose(s Sample) action {
 	return action{}
 }
 
+// candidate from the search, which wants a block of the incumbent to compare with.
+// Where the cost curves are sure of an improvement already, every minute of
+// waiting for that is a minute of the loss they see.
+func (c *controller) candidate(v view) (proposal, bool) {
+	if len(c.history) >= c.settings.blockSamples() {
+		return c.search.propose(&c.climber, v)
+	}
+	p, ok := c.search.fromCurves(&c.climber, v)
+	return p, ok && c.settings.Trial.likely(p.prior)
+}
+
 func (c *controller) view(s Sample) view {
-	v := view{now: s.To, incumbent: c.incumbent, recent: Sample{Signals: total(c.history)}}
+	v := view{now: s.To, incumbent: c.incumbent, recent: Sample{Signals: total(c.history)}, noise: longRunVariance(c.logCosts(c.history))}
 	for _, h := range c.history {
 		v.recent.Plugin.Loads += h.Plugin.Loads
 		v.recent.Plugin.Recomputes += h.Plugin.Recomputes

@@ -13,7 +13,7 @@ import (
 func (c *controller) start(s Sample, p proposal, before []Sample) action {
 	t := &switchback{
 		id: "t" + s.To.UTC().Format("20060102T150405Z"), proposal: p, started: s.To, before: total(before),
-		sums: map[store.Arm]Signals{}, judged: map[store.Arm]int{}, fullBlock: c.blockSamples(),
+		sums: map[store.Arm]Signals{}, judged: map[store.Arm]int{}, fullBlock: c.settings.blockSamples(),
 	}
 	costs := c.logCosts(before)
 	if p.origin == fromShed {
@@ -171,7 +171,7 @@ func (c *controller) afterSample(s Sample) action {
 		return c.finish(s, v, i, t.describe(i))
 	case overdue:
 		return c.finish(s, cancelled, i, "too few samples for a block in twice its time")
-	case !done:
+	case !done || t.prolong(c.settings.Trial, c.logCosts(c.history)):
 		return action{}
 	case !t.onCandidate && t.candidateBlocks() >= c.settings.Trial.MaxBlocks:
 		return c.finish(s, noDifference, i, t.describe(i)+"; the blocks are used up")
@@ -268,7 +268,7 @@ func (c *controller) moved(s Sample, t *switchback) {
 			before = append(before, b.logCosts...)
 		}
 	}
-	c.probation = &probation{former: c.incumbent, before: before, variance: pooledVariance(before, t.blocks), until: 2 * c.blockSamples()}
+	c.probation = &probation{former: c.incumbent, before: before, variance: pooledVariance(before, t.blocks), until: 2 * c.settings.blockSamples()}
 	c.incumbent = t.proposal.params
 	c.climber.succeeded(t.proposal, c.settings.Search, s.To)
 	c.aborts, c.sheds = 0, 0

@@ -103,3 +103,12 @@ func (l ladder) side(p, other store.Params, dim dimension) int {
 	}
 	return cmp.Compare(other.MinExternalReusableTokens, p.MinExternalReusableTokens)
 }
+
+// rung is the direction of a step from one to the other: the
+// token minimum's, if it differs.
+func rung(from, to store.Params) direction {
+	if by := cmp.Compare(to.MinExternalReusableTokens, from.MinExternalReusableTokens); by != 0 {
+		return direction{Dim: tokenMinimum, By: by}
+	}
+	return direction{Dim: queueLimit, By: store.CompareWaiting(to.MaxWaitingRequests, from.MaxWaitingRequests)}
+}

@@ -43,7 +43,7 @@ func (c *controller) rollBack(s Sample, excess float64) action {
 	p := c.probation
 	a := c.decide(store.KindRollback, s, p.former, fmt.Sprintf("after the move to %s a request costs %.1f%% more than under %s before it: rolled back", c.incumbent, 100*math.Expm1(excess), p.former))
 	a.change = &change{baseline: p.former}
-	c.climber.rejected(proposal{params: c.incumbent, origin: fromModel}, c.settings.Search, s.To, true)
+	c.climber.rejected(proposal{params: c.incumbent, origin: fromModel, direction: rung(p.former, c.incumbent)}, c.settings.Search, s.To, true)
 	c.memory = c.memory.forget(c.incumbent)
 	c.incumbent, c.probation = p.former, nil
 	c.forgetSamples()

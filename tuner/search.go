@@ -2,7 +2,6 @@ package tuner
 
 import (
 	"fmt"
-	"math"
 	"sort"
 	"time"
 
@@ -28,8 +27,10 @@ type proposal struct {
 	direction    direction
 	alternatives []store.Alternative
 	curves       []store.CurveBucket
-	// prior is what the cost curves expect of its log cost; zero if nothing.
-	prior estimate
+	// predicted is the relative gain that the cost curves promised, prior what
+	// they expect of its log cost, kept up to date; zero if nothing.
+	predicted float64
+	prior     estimate
 }
 
 // climber is the hill climber's state: the step in rungs, the direction that
@@ -50,8 +51,25 @@ type failed struct {
 	times   int
 	until   time.Time
 	aborted bool
-	// predicted gain that it failed to show; 0 for an explored candidate.
+	// predicted gain that it failed to show, and whether by restoring more or
+	// less; 0 and neither for a candidate that the curves did not propose.
 	predicted float64
+	sense     sense
+}
+
+// sense of a step: towards more restores or fewer.
+type sense int
+
+const (
+	fewerRestores sense = -1
+	moreRestores  sense = 1
+)
+
+func (d direction) sense() sense {
+	if (d.Dim == tokenMinimum) == (d.By > 0) {
+		return fewerRestores
+	}
+	return moreRestores
 }
 
 // view is what a search looks at.
@@ -59,8 +77,10 @@ type view struct {
 	now       time.Time
 	incumbent store.Params
 	recent    Sample // sum of the incumbent's recent samples
-	model     *curves
-	recalled  *store.Params
+	// noise is the long-run variance of one sample's log cost.
+	noise    float64
+	model    *curves
+	recalled *store.Params
 }
 
 // searcher proposes candidates.
@@ -121,7 +141,7 @@ type scored struct {
 }
 
 func (c scored) proposal(why string) proposal {
-	return proposal{params: c.params, origin: fromModel, direction: c.direction, prior: c.prior(), why: why}
+	return proposal{params: c.params, origin: fromModel, direction: c.direction, predicted: c.gain, prior: c.prior(), why: why}
 }
 
 // scored lists the token minimums within reach that promise enough, the best
@@ -140,7 +160,7 @@ func (s searcher) scored(c *climber, v view) []scored {
 			// Of what an open gate would gain, a strict one gains a part.
 			p, e = s.cautious(p), e.part()
 		}
-		if promising && !s.failedAlike(c, v, p, e.gain) {
+		if promising && !c.doubted(d, v.now, e.gain) && !c.failedOnLess(p, v.now, e.gain) {
 			all = append(all, scored{p, d, e})
 		}
 	}
@@ -148,19 +168,12 @@ func (s searcher) scored(c *climber, v view) []scored {
 	return all
 }
 
-// alike is the relative end-to-end time by which two candidates must be told to
-// differ to count as two.
-const alike = 0.005
-
-// failedAlike tells that the candidate, or one that treats nearly all requests as
-// it does, has failed recently on a prediction no smaller.
-func (s searcher) failedAlike(c *climber, v view, p store.Params, gain float64) bool {
-	for tried := range c.Tried {
-		if tried.MaxWaitingRequests != p.MaxWaitingRequests || !c.failedOnLess(tried, v.now, gain) {
-			continue
-		}
-		e := v.model.predict(tried.MinExternalReusableTokens, p.MinExternalReusableTokens)
-		if tried == p || math.Abs(e.gain) < alike {
+// doubted tells that the curves were wrong lately: a candidate that they proposed
+// in the same sense has failed on a prediction no smaller. Neighbours promise
+// much the same, and each trial of one is evidence about all.
+func (c *climber) doubted(d direction, now time.Time, gain float64) bool {
+	for tried, f := range c.Tried {
+		if f.sense == d.sense() && c.failedOnLess(tried, now, gain) {
 			return true
 		}
 	}
@@ -174,7 +187,7 @@ func (s searcher) loosenGate(c *climber, v view) (proposal, bool) {
 	d := direction{Dim: queueLimit, By: s.settings.Search.Step}
 	p, ok := s.ladder.walk(v.incumbent, d)
 	e := v.model.predictGate(v.incumbent.MinExternalReusableTokens)
-	if !ok || c.failedOnLess(p, v.now, e.gain/2) {
+	if !ok || c.doubted(d, v.now, e.gain/2) || c.failedOnLess(p, v.now, e.gain/2) {
 		return proposal{}, false
 	}
 	sure := e.gain - e.stderr
@@ -237,8 +250,13 @@ func (s searcher) fromMemory(c *climber, v view) (proposal, bool) {
 	return proposal{params: p, origin: fromMemory, why: fmt.Sprintf("%s was best when this workload was last seen", v.recalled)}, true
 }
 
+// worthExploring is the relative effect that a trial of a neighbour must be able
+// to detect: the cost curves would hardly miss a larger one, and a trial that
+// cannot decide in its budget only costs.
+const worthExploring = 0.06
+
 func (s searcher) fromClimb(c *climber, v view) (proposal, bool) {
-	if v.now.Before(c.ExploreAt) {
+	if v.now.Before(c.ExploreAt) || s.settings.Trial.detectable(v.noise, s.settings.blockSamples()) > worthExploring {
 		return proposal{}, false
 	}
 	if c.Resting {
@@ -353,16 +371,35 @@ func (c *climber) succeeded(p proposal, s Search, now time.Time) {
 
 // rejected follows a candidate that did not win. A neighbour is not tried again
 // before all others were; what evidence proposed, after a wait that doubles.
+// Where the curves were wrong, it is twice doubled with each failure in the same
+// sense: the same curves go on promising the same.
 func (c *climber) rejected(p proposal, s Search, now time.Time, abort bool) {
 	f := c.Tried[p.params]
 	f.times++
-	f.aborted, f.predicted = abort, max(0, -p.prior.mean)
-	f.until = now.Add(backOff(s.Explore, s.MaxExplore, f.times))
-	if p.origin == fromClimb {
+	f.aborted, f.predicted, f.sense = abort, p.predicted, 0
+	switch p.origin {
+	case fromClimb:
 		f.until = now.Add(s.MaxExplore)
 		c.ExploreAt = now.Add(s.Explore)
+	case fromModel:
+		f.sense = p.direction.sense()
+		f.times = 1 + c.failures(f.sense)
+		f.until = now.Add(backOff(s.Explore, s.MaxExplore, 2*f.times-1))
+	default:
+		f.until = now.Add(backOff(s.Explore, s.MaxExplore, f.times))
 	}
 	c.Tried[p.params] = f
+}
+
+// failures of what the curves proposed in one sense, since the last success.
+func (c *climber) failures(in sense) int {
+	most := 0
+	for _, f := range c.Tried {
+		if f.sense == in {
+			most = max(most, f.times)
+		}
+	}
+	return most
 }
 
 // wake forgets what may no longer be true after a change. What the guard had to

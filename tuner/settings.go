@@ -171,7 +171,7 @@ func DefaultSettings() Settings {
 		},
 		Trial: Trial{
 			Block: 150 * time.Second, Washout: time.Minute, MaxBlocks: 4,
-			Alpha: 0.02, MinEffect: 0.02, MinRequests: 100,
+			Alpha: 0.02, MinEffect: 0.01, MinRequests: 100,
 		},
 		Search: Search{
 			Step: 2, MaxStep: 4, Explore: 15 * time.Minute, MaxExplore: 24 * time.Hour,
@@ -190,6 +190,11 @@ func (s Settings) step() time.Duration {
 	const shortest = 15 * time.Second
 	n := (shortest + s.ScrapeInterval - 1) / s.ScrapeInterval
 	return n * s.ScrapeInterval
+}
+
+// blockSamples is the number of samples in the judged part of a block.
+func (s Settings) blockSamples() int {
+	return max(minBlockSamples, int((s.Trial.Block-s.Trial.Washout)/s.step()))
 }
 
 // trialLease is how long a published block stays in force without being renewed:

@@ -35,9 +35,10 @@ type switchback struct {
 	judged  map[store.Arm]int
 	samples []store.Sample
 
-	fullBlock int // samples in the judged part of a block
-	unknown   int // in a row
-	regressed int // in a row
+	fullBlock int  // samples in the judged part of a block
+	prolonged bool // the candidate's first block
+	unknown   int  // in a row
+	regressed int  // in a row
 }
 
 // verdict of a trial, or of a look at one.
@@ -94,7 +95,39 @@ func (t *switchback) blockDone(now time.Time, c Trial) (done, overdue bool) {
 	}
 	ran := now.Sub(t.acked)
 	enough := len(t.blocks[len(t.blocks)-1].logCosts) >= minBlockSamples
+	if t.prolonged && t.onCandidate {
+		return ran >= 2*c.Block && enough, false
+	}
 	return ran >= c.Block && enough, ran >= 2*c.Block && !enough
+}
+
+// prolong the candidate's first block to twice its length if it is likely to be
+// better: if it is, going back would cost the fleet what it has just gained.
+func (t *switchback) prolong(c Trial, incumbent []float64) bool {
+	if t.prolonged || !t.onCandidate || t.candidateBlocks() > 1 || t.proposal.prior.variance == 0 {
+		return false
+	}
+	seen, ok := compare(t.blocks, pooledVariance(incumbent, t.blocks))
+	t.prolonged = ok && c.likely(seen.with(t.proposal.prior))
+	return t.prolonged
+}
+
+// detectable is the smallest improvement, in log cost, that an explored candidate
+// must have to be found better within the budget of blocks: what is worth moving
+// for, or the half width of the interval at the end. noise is the variance of one
+// sample's log cost.
+func (c Trial) detectable(noise float64, blockSamples int) float64 {
+	n, m := float64(c.MaxBlocks*blockSamples), float64((c.MaxBlocks+1)*blockSamples)
+	return max(c.MinEffect, confidenceHalfWidth(noise*(1/n+1/m), c.Alpha))
+}
+
+// likelyAlpha is the chance of being wrong that is taken where nothing lasts: for
+// when to begin a trial and how long to stay on its candidate.
+const likelyAlpha = 0.1
+
+// likely tells that an estimate promises an improvement worth moving for.
+func (c Trial) likely(e estimate) bool {
+	return e.credible(likelyAlpha).High <= -c.MinEffect
 }
 
 // look judges the trial as it stands.
@@ -105,9 +138,9 @@ func (t *switchback) blockDone(now time.Time, c Trial) (done, overdue bool) {
 // end undecided even if all goes on as it went.
 //
 // Where the cost curves predicted a gain, that prediction counts as evidence with
-// its own uncertainty. Better then wants three things, at the end of a block:
-// a whole block of the candidate, an improvement worth moving for in the trial itself, and a posterior
-// that is sure of one.
+// its own uncertainty. Better then wants three things, at the end of a block: a
+// whole block of the candidate, an improvement in the trial itself that is worth
+// moving for and a good part of the predicted one, and a posterior that is sure.
 func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interval) {
 	if !t.enough(c) {
 		return undecided, nil
@@ -143,7 +176,7 @@ func (t *switchback) lookAtPredicted(seen estimate, c Trial) (verdict, *store.In
 		return noWorse, &i
 	case t.proposal.origin == fromReturn && t.pairDone():
 		return noDifference, &i
-	case i.High < 0 && i.Estimate <= -c.MinEffect && math.Expm1(seen.mean) <= -c.MinEffect && t.blockFull():
+	case i.High < 0 && i.Estimate <= -c.MinEffect && seen.mean <= -t.least(c) && t.blockFull():
 		return better, &i
 	case t.pairDone() && i.Estimate > -c.MinEffect:
 		return noDifference, &i
@@ -151,10 +184,18 @@ func (t *switchback) lookAtPredicted(seen estimate, c Trial) (verdict, *store.In
 	return undecided, &i
 }
 
+// shownPart is the part of a predicted gain that a trial must show by itself.
+const shownPart = 1. / 3
+
+// least improvement, in log cost, that the trial must show by itself.
+func (t *switchback) least(c Trial) float64 {
+	return max(-math.Log1p(-c.MinEffect), -shownPart*t.proposal.prior.mean)
+}
+
 // blockFull tells that the present block is whole: a prediction is weighed with
 // whole blocks only, so that it does not win by being asked often.
 func (t *switchback) blockFull() bool {
-	return len(t.blocks[len(t.blocks)-1].logCosts) >= t.fullBlock
+	return len(t.blocks[len(t.blocks)-1].logCosts)%t.fullBlock == 0
 }
 
 // pairDone tells that a block of the incumbent after one of the candidate is
