@@ -1,12 +1,7 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"io"
-	"os"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,8 +33,6 @@ type runFlags struct {
 	newTokens, outputTokens, corpusTokens int
 }
 
-const maxCalibrationSeeds = 1000
-
 func newCalibrateCommand() *cobra.Command {
 	f := calibrateFlags{format: newChoice("table", "json", "markdown")}
 	f.guidellm.policy = "load"
@@ -67,13 +60,15 @@ A measurement file is CSV, one closed-loop run a line, with the columns
   report,prefix_tokens,concurrency,policy,min_external_reusable_tokens,
   max_waiting_requests,requests_per_s,output_tokens_per_s,ttft_mean_ms,
   ttft_p99_ms,itl_mean_ms,itl_p99_ms,waiting_mean,external_prompt_share_pct
-(in one line). Policy is load, recompute or threshold; what was not measured is
-empty. Runs whose report is not among --reports are held out: predicted, not
-fitted. docs/fleet-model.md lists the parameters of a profile.`,
+(in one line). Policy is load, recompute or threshold; the two columns after it
+belong to threshold, where 0 waiting requests is no gate. What was not measured is
+empty; a report has each run once. Runs whose report is not among --reports are
+held out: predicted, not fitted. docs/fleet-model.md lists the parameters of a
+profile; at most 5000 runs and 4 MiB of measurements are read.`,
 		Example: `  kvtuner calibrate --check --format json
   kvtuner calibrate --from-guidellm load.json --policy load --name mine > mine.csv
   kvtuner calibrate --measurements mine.csv --profile mine.json --out fitted.json --report fit.md --resume fit-state.json
-  kvtuner calibrate --check --format markdown --plots docs/img > docs/fleet-model.md`,
+  kvtuner calibrate --check --profile fitted.json --measurements mine.csv --format markdown > mine.md`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -85,7 +80,7 @@ func (f *calibrateFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.check, "check", false, "show the errors of a profile and fit nothing")
 	flags.Var(f.format, "format", "form of the check")
-	flags.StringVar(&f.plots, "plots", "", "`DIR` to write the plots of --format markdown to")
+	flags.StringVar(&f.plots, "plots", "", "`DIR` to write the plots of --format markdown to, which then shows them")
 	flags.StringVar(&f.measurements, "measurements", "", "measurement `FILE` (default the published matrix)")
 	flags.StringVar(&f.profile, "profile", "", "profile `FILE` to check or to start from (default the shipped one)")
 	flags.StringSliceVar(&f.reports, "reports", nil, "reports that are fitted, others are held out (default "+fleet.FittedReport+" of the published matrix, all of other files)")
@@ -98,95 +93,27 @@ func (f *calibrateFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.runs.corpusTokens, "corpus-tokens", 1<<21, "tokens in all different prefixes of a measured run")
 	f.fit.register(cmd)
 	f.guidellm.register(cmd)
-	cmd.MarkFlagsMutuallyExclusive("check", "from-guidellm", "out")
-	cmd.MarkFlagsOneRequired("check", "from-guidellm", "out")
 }
 
 func (f *calibrateFlags) run(cmd *cobra.Command) error {
-	if len(f.guidellm.files) > 0 {
-		return f.guidellm.run(cmd)
-	}
-	if f.plots != "" && f.format.value != "markdown" {
-		return usage(errors.New("--plots belongs to --format markdown"))
-	}
-	o, err := f.compareOptions()
+	mode, err := f.mode(cmd.Flags())
 	if err != nil {
 		return usage(err)
 	}
-	if f.check {
+	if mode == modeGuideLLM {
+		return f.guidellm.run(cmd)
+	}
+	o, err := f.compareOptions(cmd.Context())
+	if err != nil {
+		return inputError(cmd.Context(), err)
+	}
+	if err := f.checkOutputs(); err != nil {
+		return usage(err)
+	}
+	if mode == modeCheck {
 		return f.runCheck(cmd, o)
 	}
 	return f.runFit(cmd, o)
-}
-
-// compareOptions reads the files.
-func (f *calibrateFlags) compareOptions() (fleet.CompareOptions, error) {
-	o := fleet.CompareOptions{Profile: fleet.Published(), Measurements: fleet.PublishedMatrix(), Fitted: f.reports}
-	if f.profile != "" {
-		p, err := fromFile(f.profile, fleet.ReadProfile)
-		if err != nil {
-			return o, fmt.Errorf("--profile %s: %w", f.profile, err)
-		}
-		o.Profile = p
-	}
-	if f.measurements != "" {
-		all, err := fromFile(f.measurements, fleet.ReadMeasurements)
-		if err != nil {
-			return o, fmt.Errorf("--measurements %s: %w", f.measurements, err)
-		}
-		o.Measurements = all
-		if f.reports == nil {
-			o.Fitted = reportsOf(all)
-		}
-	}
-	if err := f.runs.apply(&o); err != nil {
-		return o, err
-	}
-	return o, o.Validate()
-}
-
-func fromFile[T any](path string, read func(io.Reader) (T, error)) (T, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		var none T
-		return none, err
-	}
-	defer file.Close()
-	return read(file)
-}
-
-func reportsOf(all []fleet.Measurement) []string {
-	reports := []string{} // not nil, which would be the published one
-	for _, m := range all {
-		if !slices.Contains(reports, m.Report) {
-			reports = append(reports, m.Report)
-		}
-	}
-	return reports
-}
-
-func (f runFlags) apply(o *fleet.CompareOptions) error {
-	switch {
-	case f.seeds < 1 || f.seeds > maxCalibrationSeeds:
-		return fmt.Errorf("seeds %d: want 1 to %d", f.seeds, maxCalibrationSeeds)
-	case f.duration < time.Second || f.duration > 24*time.Hour:
-		return fmt.Errorf("duration %v: want 1s to 24h", f.duration)
-	case f.parallel < 1:
-		return fmt.Errorf("parallel %d: want at least 1 run at a time", f.parallel)
-	}
-	o.Seeds = seedsFrom(f.firstSeed, f.seeds)
-	o.Duration = f.duration
-	o.Parallel = f.parallel
-	o.Base = &fleet.Workload{NewTokens: f.newTokens, OutputTokens: f.outputTokens, CorpusTokens: f.corpusTokens}
-	return nil
-}
-
-func seedsFrom(first uint64, n int) []uint64 {
-	seeds := make([]uint64, n)
-	for i := range seeds {
-		seeds[i] = first + uint64(i)
-	}
-	return seeds
 }
 
 func (f *calibrateFlags) runCheck(cmd *cobra.Command, o fleet.CompareOptions) error {
@@ -197,7 +124,10 @@ func (f *calibrateFlags) runCheck(cmd *cobra.Command, o fleet.CompareOptions) er
 	if err != nil {
 		return interrupted(cmd.Context(), err)
 	}
-	check := validation.Check{Profile: o.Profile, Comparison: c, Seeds: o.Seeds, Duration: o.Duration}
+	check := validation.Check{
+		Profile: o.Profile, Comparison: c, Seeds: o.Seeds, Duration: o.Duration,
+		Shipped: f.profile == "" && f.measurements == "" && f.reports == nil, Plots: f.plots,
+	}
 	switch f.format.value {
 	case "json":
 		return check.WriteJSON(cmd.OutOrStdout())
@@ -205,7 +135,7 @@ func (f *calibrateFlags) runCheck(cmd *cobra.Command, o fleet.CompareOptions) er
 		if err := f.writePlots(check); err != nil {
 			return err
 		}
-		return check.WriteDocument(cmd.OutOrStdout(), f.documentCommand())
+		return check.WriteDocument(cmd.OutOrStdout(), commandLine(cmd))
 	}
 	return check.WriteTable(cmd.OutOrStdout())
 }

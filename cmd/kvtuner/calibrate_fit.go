@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/google/renameio/v2"
@@ -44,15 +43,17 @@ func (f *fitFlags) register(cmd *cobra.Command) {
 }
 
 func (f *fitFlags) validate() error {
-	switch {
-	case f.evaluations < 1 || f.evaluations > maxEvaluations:
-		return fmt.Errorf("evaluations %d: want 1 to %d", f.evaluations, maxEvaluations)
-	case f.runSeeds < 1 || f.runSeeds > maxCalibrationSeeds:
-		return fmt.Errorf("fit-seeds %d: want 1 to %d", f.runSeeds, maxCalibrationSeeds)
-	case !(f.step > 0 && f.step <= 1):
-		return fmt.Errorf("step %v: want more than 0 and at most 1", f.step)
+	err := errors.Join(
+		within("evaluations", f.evaluations, 1, maxEvaluations),
+		within("fit-seeds", f.runSeeds, 1, maxCalibrationSeeds),
+	)
+	if !(f.step > 0 && f.step <= 1) {
+		err = errors.Join(err, fmt.Errorf("--step %v: want more than 0 and at most 1", f.step))
 	}
-	return nil
+	if _, free := fleet.FreeParameters(f.free); free != nil {
+		err = errors.Join(err, fmt.Errorf("--free: %w", free))
+	}
+	return err
 }
 
 // firstFitSeed is apart from the seeds of a check, so that a report does not
@@ -66,64 +67,72 @@ func (f *calibrateFlags) runFit(cmd *cobra.Command, all fleet.CompareOptions) er
 		return usage(err)
 	}
 	o := fleet.FitOptions{
-		Compare: fittedOnly(all), Free: f.fit.free, Evaluations: f.fit.evaluations, Seed: f.fit.seed, Step: f.fit.step,
+		Compare: all.FittedOnly(), Free: f.fit.free, Evaluations: f.fit.evaluations, Seed: f.fit.seed, Step: f.fit.step,
 	}
 	o.Compare.Seeds = seedsFrom(firstFitSeed, f.fit.runSeeds)
-	state, err := openFitState(f.fit.resume, o)
+	state, err := openFitState(cmd.Context(), f.fit.resume, o)
 	if err != nil {
-		return usage(fmt.Errorf("--resume %s: %w", f.fit.resume, err))
+		return inputError(cmd.Context(), fmt.Errorf("--resume %s: %w", f.fit.resume, err))
 	}
-	o.Done = state.Losses
-	if len(o.Done) > o.Evaluations {
-		o.Done = o.Done[:o.Evaluations]
+	o.Done = state.Losses[:min(len(state.Losses), o.Evaluations)]
+	found, err := f.search(cmd, o, state)
+	if found.made == 0 || err != nil && !errors.Is(err, context.Canceled) {
+		return inputError(cmd.Context(), err)
 	}
+	best := found.best
+	best.Source = f.describe(all.Profile)
+	outcome := validation.Fit{
+		Evaluations: found.made, Loss: found.loss, Seed: o.Seed, RunSeeds: o.Compare.Seeds, Free: o.Free, Command: commandLine(cmd),
+	}
+	if err := writeProfile(f.fit.out, best); err != nil {
+		return err
+	}
+	if found.saveErr != nil {
+		return fmt.Errorf("--resume %s: %w; %s has the best so far", f.fit.resume, found.saveErr, f.fit.out)
+	}
+	if err != nil {
+		return fmt.Errorf("interrupted after %d of %d evaluations; %s has the best so far%s", found.made, o.Evaluations, f.fit.out, f.goOn(cmd))
+	}
+	return f.writeReport(cmd, all, best, outcome)
+}
+
+// goOn is what an interrupted search can be taken up with.
+func (f *calibrateFlags) goOn(cmd *cobra.Command) string {
+	if f.fit.resume == "" {
+		return ", and without --resume the same command begins anew"
+	}
+	return "; go on with: " + commandLine(cmd)
+}
+
+// found is what a search came to.
+type found struct {
+	best    fleet.Profile
+	loss    float64
+	made    int
+	saveErr error
+}
+
+// search shows its progress and keeps its state.
+func (f *calibrateFlags) search(cmd *cobra.Command, o fleet.FitOptions, state *fitState) (found, error) {
 	show := fitProgress{w: cmd.ErrOrStderr(), inPlace: isTerminal(cmd.ErrOrStderr()), total: o.Evaluations}
-	made := 0
-	var saveErr error
+	defer show.end()
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
+	var s found
 	o.Progress = func(p fleet.FitProgress) {
-		made = p.Evaluation
+		s.made = p.Evaluation
 		show.show(p)
-		if saveErr = state.add(p); saveErr != nil {
+		if s.saveErr = state.add(p); s.saveErr != nil {
 			stop()
 		}
 	}
-	best, loss, err := fleet.Fit(ctx, o)
-	show.end()
-	if made == 0 || err != nil && !errors.Is(err, context.Canceled) {
-		return usage(err)
-	}
-	best.Name, best.Source = f.describe(all.Profile)
-	outcome := validation.Fit{
-		Evaluations: made, Planned: o.Evaluations, Loss: loss, Seed: o.Seed, RunSeeds: o.Compare.Seeds, Free: o.Free, Command: f.fitCommand(),
-	}
-	// The user wants what was found: the outcome is written even after SIGINT.
-	if err := f.writeFit(context.WithoutCancel(cmd.Context()), all, best, outcome); err != nil {
-		return err
-	}
-	if saveErr != nil {
-		return fmt.Errorf("--resume %s: %w; %s has the best so far", f.fit.resume, saveErr, f.fit.out)
-	}
-	if err != nil {
-		return fmt.Errorf("interrupted after %d of %d evaluations; %s has the best so far", made, o.Evaluations, f.fit.out)
-	}
-	return nil
+	var err error
+	s.best, s.loss, err = fleet.Fit(ctx, o)
+	return s, err
 }
 
-// fittedOnly holds back what is to be predicted.
-func fittedOnly(o fleet.CompareOptions) fleet.CompareOptions {
-	o.Measurements = slices.DeleteFunc(slices.Clone(o.Measurements), func(m fleet.Measurement) bool {
-		if o.Fitted == nil {
-			return m.Report != fleet.FittedReport
-		}
-		return !slices.Contains(o.Fitted, m.Report)
-	})
-	return o
-}
-
-// describe names the profile after where it came from.
-func (f *calibrateFlags) describe(base fleet.Profile) (name, source string) {
+// describe says where a profile came from.
+func (f *calibrateFlags) describe(base fleet.Profile) string {
 	from := "the published matrix"
 	if f.measurements != "" {
 		from = f.measurements
@@ -131,53 +140,57 @@ func (f *calibrateFlags) describe(base fleet.Profile) (name, source string) {
 	if len(f.reports) > 0 {
 		from += ", reports " + strings.Join(f.reports, ", ")
 	}
-	return base.Name, "kvtuner calibrate: " + base.Name + " fitted to " + from
+	text := "kvtuner calibrate: " + base.Name + " fitted to " + from
+	if len(text) > maxSource {
+		return text[:maxSource]
+	}
+	return text
 }
 
-func (f *calibrateFlags) writeFit(ctx context.Context, all fleet.CompareOptions, best fleet.Profile, outcome validation.Fit) error {
-	var profile, report bytes.Buffer
-	if err := fleet.WriteProfile(&profile, best); err != nil {
+// maxSource is below what a profile may say of its source.
+const maxSource = 500
+
+func writeProfile(path string, p fleet.Profile) error {
+	var b bytes.Buffer
+	if err := fleet.WriteProfile(&b, p); err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(f.fit.out, profile.Bytes(), 0o644); err != nil {
+	if err := renameio.WriteFile(path, b.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("--out: %w", err)
-	}
-	if f.fit.report == "" {
-		return nil
-	}
-	for _, side := range []struct {
-		profile fleet.Profile
-		check   *validation.Check
-	}{{all.Profile, &outcome.Before}, {best, &outcome.After}} {
-		o := all
-		o.Profile = side.profile
-		c, err := fleet.Compare(ctx, o)
-		if err != nil {
-			return err
-		}
-		*side.check = validation.Check{Profile: side.profile, Comparison: c, Seeds: o.Seeds, Duration: o.Duration}
-	}
-	if err := outcome.WriteReport(&report); err != nil {
-		return err
-	}
-	if err := renameio.WriteFile(f.fit.report, report.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("--report: %w", err)
 	}
 	return nil
 }
 
-// fitCommand is what the report says can be repeated.
-func (f *calibrateFlags) fitCommand() string {
-	args := []string{"kvtuner calibrate"}
-	for _, a := range []struct{ flag, value string }{
-		{"measurements", f.measurements}, {"profile", f.profile}, {"reports", strings.Join(f.reports, ",")}, {"free", strings.Join(f.fit.free, ",")},
-	} {
-		if a.value != "" {
-			args = append(args, "--"+a.flag+" "+a.value)
-		}
+// writeReport holds the profile found, and the one the search began with,
+// against all measurements.
+func (f *calibrateFlags) writeReport(cmd *cobra.Command, all fleet.CompareOptions, best fleet.Profile, outcome validation.Fit) error {
+	if f.fit.report == "" {
+		return nil
 	}
-	return fmt.Sprintf("%s --seed %d --evaluations %d --fit-seeds %d --step %v --duration %v --out %s",
-		strings.Join(args, " "), f.fit.seed, f.fit.evaluations, f.fit.runSeeds, f.fit.step, f.runs.duration, f.fit.out)
+	progress := benchProgress(cmd.ErrOrStderr(), false)
+	defer progress.end()
+	for _, side := range []struct {
+		what    string
+		profile fleet.Profile
+		check   *validation.Check
+	}{{"report, before", all.Profile, &outcome.Before}, {"report, after", best, &outcome.After}} {
+		o := all
+		o.Profile = side.profile
+		o.Progress = func(done, total int) { progress.show(done, total, side.what) }
+		c, err := fleet.Compare(cmd.Context(), o)
+		if err != nil {
+			return fmt.Errorf("--report was not written, %s was: %w", f.fit.out, err)
+		}
+		*side.check = validation.Check{Profile: side.profile, Comparison: c, Seeds: o.Seeds, Duration: o.Duration}
+	}
+	var b bytes.Buffer
+	if err := outcome.WriteReport(&b); err != nil {
+		return err
+	}
+	if err := renameio.WriteFile(f.fit.report, b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("--report: %w", err)
+	}
+	return nil
 }
 
 // fitProgress shows a search: on one line of a terminal; elsewhere a line for

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -31,17 +32,25 @@ func (g *guidellmFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return usage(fmt.Errorf("--policy: %w", err))
 	}
-	if g.prefix < 0 {
-		return usage(fmt.Errorf("--prefix-tokens %d: must not be negative", g.prefix))
+	if cmd.Flags().Changed("prefix-tokens") {
+		if err := within("prefix-tokens", g.prefix, 1, 1<<24); err != nil {
+			return usage(err)
+		}
+	}
+	if len(g.files) == 0 {
+		return usage(errors.New("--from-guidellm: want at least one file"))
 	}
 	o := fleet.GuideLLMOptions{Report: g.name, Setting: setting, PrefixTokens: g.prefix}
 	var all []fleet.Measurement
 	for _, path := range g.files {
-		found, err := fromFile(path, func(r io.Reader) ([]fleet.Measurement, error) { return fleet.ReadGuideLLM(r, o) })
+		found, err := fromFile(cmd.Context(), path, maxGuideLLMFile, func(r io.Reader) ([]fleet.Measurement, error) { return fleet.ReadGuideLLM(r, o) })
 		if err != nil {
-			return usage(fmt.Errorf("--from-guidellm %s: %w", path, err))
+			return inputError(cmd.Context(), fmt.Errorf("--from-guidellm %s: %w", path, err))
 		}
 		all = append(all, found...)
 	}
-	return fleet.WriteMeasurements(cmd.OutOrStdout(), all)
+	if err := fleet.WriteMeasurements(cmd.OutOrStdout(), all); err != nil {
+		return usage(fmt.Errorf("--from-guidellm: %w", err))
+	}
+	return nil
 }

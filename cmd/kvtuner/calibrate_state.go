@@ -1,13 +1,15 @@
 package main
 
 import (
-	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 
 	"github.com/google/renameio/v2"
 
@@ -30,7 +32,7 @@ var errOtherState = errors.New("the file is of another search; name another file
 
 // openFitState reads the state of a search, or begins one where there is no
 // file.
-func openFitState(path string, o fleet.FitOptions) (*fitState, error) {
+func openFitState(ctx context.Context, path string, o fleet.FitOptions) (*fitState, error) {
 	search, err := identify(o)
 	if err != nil {
 		return nil, err
@@ -39,21 +41,36 @@ func openFitState(path string, o fleet.FitOptions) (*fitState, error) {
 	if path == "" {
 		return begun, nil
 	}
-	text, err := os.ReadFile(path)
+	s, err := fromFile(ctx, path, maxStateFile, readFitState)
 	if errors.Is(err, os.ErrNotExist) {
 		return begun, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	s := &fitState{path: path}
-	if err := d.Decode(s); err != nil {
-		return nil, fmt.Errorf("is not the state of a search: %w", err)
-	}
+	s.path = path
 	if s.Version != begun.Version || s.Search != begun.Search {
 		return nil, errOtherState
+	}
+	return s, nil
+}
+
+func readFitState(r io.Reader) (*fitState, error) {
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	s := &fitState{}
+	err := d.Decode(s)
+	if errors.Is(err, io.EOF) {
+		err = errors.New("it is empty")
+	}
+	if err == nil && d.More() {
+		err = errors.New("it goes on after its JSON object")
+	}
+	if err == nil && slices.ContainsFunc(s.Losses, func(v float64) bool { return !(v >= 0) }) {
+		err = errors.New("a loss is below 0")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the file is not the state of a search: %w; name another file, or remove it to begin anew", err)
 	}
 	return s, nil
 }

@@ -40,6 +40,10 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 
 // suggestFlag adds the flags of a similar name to the error about an unknown one.
 func suggestFlag(cmd *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		return invalidValue(cmd, invalid)
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
@@ -50,6 +54,21 @@ func suggestFlag(cmd *cobra.Command, err error) error {
 		names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
 	})
 	return fmt.Errorf("%w%s; see %s --help", err, didYouMean(names, unknown.GetSpecifiedName(), "--"), cmd.CommandPath())
+}
+
+// valuesOf says what a flag of a type takes.
+var valuesOf = map[string]string{
+	"int": "want a whole number", "uint64": "want a whole number from 0", "float64": "want a number", "bool": "want true or false",
+	"duration": "want a duration with a unit, such as 90s, 25m or 1h",
+}
+
+// invalidValue names flag, value and what is allowed, without Go's own words.
+func invalidValue(cmd *cobra.Command, err *pflag.InvalidValueError) error {
+	allowed, ok := valuesOf[err.GetFlag().Value.Type()]
+	if !ok {
+		allowed = err.Unwrap().Error()
+	}
+	return fmt.Errorf("--%s %q: %s; see %s --help", err.GetFlag().Name, err.GetValue(), allowed, cmd.CommandPath())
 }
 
 func didYouMean(cmd *cobra.Command, name, prefix string) string {

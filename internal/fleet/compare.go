@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,6 +54,9 @@ type CompareOptions struct {
 	Progress func(done, total int)
 }
 
+// maxSimulations keeps a typing error from filling the memory.
+const maxSimulations = 200_000
+
 // Validate names what is wrong, and for which measurement.
 func (o CompareOptions) Validate() error {
 	switch {
@@ -59,27 +64,62 @@ func (o CompareOptions) Validate() error {
 		return errors.New("there are no measurements")
 	case len(o.Seeds) == 0:
 		return errors.New("at least one seed is needed")
+	case len(o.Seeds)*len(o.Measurements) > maxSimulations:
+		return fmt.Errorf("%d seeds for each of %d measurements are too many; at most %d runs in all are simulated", len(o.Seeds), len(o.Measurements), maxSimulations)
 	case o.Duration < 0:
 		return fmt.Errorf("duration %v must not be negative", o.Duration)
 	}
-	for _, report := range o.Fitted {
-		if !slices.ContainsFunc(o.Measurements, func(m Measurement) bool { return m.Report == report }) {
-			return fmt.Errorf("report %q is not among the measurements", report)
+	known := make(map[string]bool)
+	for _, m := range o.Measurements {
+		known[m.Report] = true
+		if err := errors.Join(m.check(), o.checkRun(m.key())); err != nil {
+			return fmt.Errorf("%s: %w", m, err)
 		}
 	}
-	for i, m := range o.Measurements {
-		if err := errors.Join(m.check(), o.scenario(m.key()).validate()); err != nil {
-			return fmt.Errorf("measurement %d: %d tokens, %d streams, %s: %w", i+1, m.PrefixTokens, m.Concurrency, m.Setting, err)
+	for _, report := range o.Fitted {
+		if !known[report] {
+			return fmt.Errorf("report %s is not among the measurements, which have %s", clip(report), listSome(slices.Sorted(maps.Keys(known))))
 		}
 	}
 	return nil
 }
 
-func (o CompareOptions) fitted(report string) bool {
-	if o.Fitted == nil {
-		return report == FittedReport
+// listSome of many names.
+func listSome(names []string) string {
+	const most = 10
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
 	}
-	return slices.Contains(o.Fitted, report)
+	return strings.Join(names, ", ")
+}
+
+func (o CompareOptions) checkRun(k runKey) error {
+	if block := int(o.Profile.BlockTokens); k.prefix < block {
+		return fmt.Errorf("a prefix shorter than a block of %d tokens, the profile's blockTokens, is never shared", block)
+	}
+	return o.scenario(k).validate()
+}
+
+// isFitted tells which reports are fitted.
+func (o CompareOptions) isFitted() func(Measurement) bool {
+	fitted := map[string]bool{FittedReport: o.Fitted == nil}
+	for _, report := range o.Fitted {
+		fitted[report] = true
+	}
+	return func(m Measurement) bool { return fitted[m.Report] }
+}
+
+// FittedOnly holds back what is to be predicted.
+func (o CompareOptions) FittedOnly() CompareOptions {
+	var fitted []Measurement
+	is := o.isFitted()
+	for _, m := range o.Measurements {
+		if is(m) {
+			fitted = append(fitted, m)
+		}
+	}
+	o.Measurements = fitted
+	return o
 }
 
 // Compare simulates each measured run, from the warm start documented in the
@@ -93,9 +133,10 @@ func Compare(ctx context.Context, o CompareOptions) (Comparison, error) {
 		return Comparison{}, fmt.Errorf("compare: %w", err)
 	}
 	var c Comparison
+	isFitted := o.isFitted()
 	for _, m := range o.Measurements {
 		all := simulated[m.key()]
-		c.Runs = append(c.Runs, Run{Published: m, Fitted: o.fitted(m.Report), Simulated: meanStats(all), BySeed: all})
+		c.Runs = append(c.Runs, Run{Published: m, Fitted: isFitted(m), Simulated: meanStats(all), BySeed: all})
 	}
 	c.Fitted = fitErrors(c.Runs, true)
 	c.HeldOut = fitErrors(c.Runs, false)
@@ -120,17 +161,17 @@ func (o CompareOptions) simulateAll(ctx context.Context) (map[runKey][]Stats, er
 			all[m.key()] = make([]Stats, len(o.Seeds))
 		}
 	}
-	work, ctx := errgroup.WithContext(ctx)
+	work, running := errgroup.WithContext(ctx)
 	work.SetLimit(cmp.Or(o.Parallel, runtime.GOMAXPROCS(0)))
 	finished := o.counter(len(keys) * len(o.Seeds))
 	for _, key := range keys {
 		runs := all[key]
 		for i, seed := range o.Seeds {
+			if running.Err() != nil {
+				break
+			}
 			work.Go(func() (err error) {
-				if err = ctx.Err(); err != nil {
-					return err
-				}
-				if runs[i], err = o.simulate(key, seed); err != nil {
+				if runs[i], err = o.simulate(running, key, seed); err != nil {
 					return fmt.Errorf("%d tokens, %d streams, %s: %w", key.prefix, key.streams, key.setting, err)
 				}
 				finished()
@@ -138,7 +179,10 @@ func (o CompareOptions) simulateAll(ctx context.Context) (map[runKey][]Stats, er
 			})
 		}
 	}
-	return all, work.Wait()
+	if err := work.Wait(); err != nil {
+		return nil, err
+	}
+	return all, ctx.Err()
 }
 
 // counter tells the progress.
@@ -155,23 +199,34 @@ func (o CompareOptions) counter(total int) func() {
 	}
 }
 
-// scenario of a measured run.
+// scenario of a measured run. What a prefix leaves over of its last block is
+// never shared, so it counts as new.
 func (o CompareOptions) scenario(k runKey) Scenario {
 	w := cell(k.prefix, k.streams)
 	if o.Base != nil {
 		w = *o.Base
-		w.Prefixes = []PrefixClass{{Tokens: k.prefix, Weight: 1}}
 		w.Streams = k.streams
 	}
+	rest := 0
+	if block := int(o.Profile.BlockTokens); block > 0 {
+		rest = k.prefix % block
+	}
+	w.NewTokens += rest
+	w.Prefixes = []PrefixClass{{Tokens: k.prefix - rest, Weight: 1}}
 	return Scenario{Name: "measured", Profile: o.Profile, Workload: w}
 }
 
-func (o CompareOptions) simulate(k runKey, seed uint64) (Stats, error) {
+func (o CompareOptions) simulate(ctx context.Context, k runKey, seed uint64) (Stats, error) {
+	if err := ctx.Err(); err != nil {
+		return Stats{}, err
+	}
 	f, err := newMeasured(o.scenario(k), k.setting, seed)
 	if err != nil {
 		return Stats{}, err
 	}
-	f.Advance(cmp.Or(o.Duration, PublishedDuration))
+	if err := f.AdvanceContext(ctx, cmp.Or(o.Duration, PublishedDuration)); err != nil {
+		return Stats{}, err
+	}
 	return f.Stats(), nil
 }
 

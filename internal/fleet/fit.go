@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // FitOptions configure Fit.
@@ -139,17 +140,49 @@ type fitSpace struct {
 }
 
 func newFitSpace(base Profile, names []string) (fitSpace, error) {
-	s := fitSpace{base: base}
-	for _, d := range Parameters() {
-		if names == nil && d.Source == FromFit || slices.Contains(names, d.Name) {
-			s.free = append(s.free, d)
-			s.scale = append(s.scale, math.Max(d.Value(base), 0.02*d.Max))
-		}
+	free, err := FreeParameters(names)
+	if err != nil {
+		return fitSpace{}, err
 	}
-	if len(s.free) == 0 || names != nil && len(s.free) != len(names) {
-		return s, fmt.Errorf("free parameters %q: unknown or repeated name", names)
+	s := fitSpace{base: base, free: free}
+	for _, d := range free {
+		s.scale = append(s.scale, math.Max(d.Value(base), 0.02*d.Max))
 	}
 	return s, nil
+}
+
+// FreeParameters are those of the names, in the order of a file; nil is every
+// fitted one. Whole numbers are facts of a deployment: no search moves them.
+func FreeParameters(names []string) ([]Parameter, error) {
+	var free []Parameter
+	var allowed []string
+	wanted := make(map[string]int)
+	for _, name := range names {
+		wanted[name]++
+	}
+	for _, d := range Parameters() {
+		if !d.Whole {
+			allowed = append(allowed, d.Name)
+		}
+		switch n := wanted[d.Name]; {
+		case n > 1:
+			return nil, fmt.Errorf("parameter %s is named twice", d.Name)
+		case n == 1 && d.Whole:
+			return nil, fmt.Errorf("parameter %s is a whole number, which a search cannot move: set it in the profile", d.Name)
+		case n == 1 || names == nil && d.Source == FromFit:
+			free = append(free, d)
+		}
+		delete(wanted, d.Name)
+	}
+	for _, name := range names {
+		if wanted[name] > 0 {
+			return nil, fmt.Errorf("parameter %s is not known; allowed: %s", clip(name), strings.Join(allowed, ", "))
+		}
+	}
+	if len(free) == 0 {
+		return nil, fmt.Errorf("no parameter is named; allowed: %s", strings.Join(allowed, ", "))
+	}
+	return free, nil
 }
 
 func (s fitSpace) origin() []float64 {

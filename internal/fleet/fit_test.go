@@ -113,12 +113,15 @@ func TestFitStaysInRange(t *testing.T) {
 
 func TestFitRefusals(t *testing.T) {
 	for want, spoil := range map[string]func(*FitOptions){
-		"unknown or repeated":  func(o *FitOptions) { o.Free = []string{"turbo"} },
-		"0 evaluations":        func(o *FitOptions) { o.Evaluations = 0 },
-		"at least one seed":    func(o *FitOptions) { o.Compare.Seeds = nil },
-		"step 2":               func(o *FitOptions) { o.Step = 2 },
-		"no number":            func(o *FitOptions) { o.Done = []float64{math.NaN()} },
-		ErrOtherSearch.Error(): func(o *FitOptions) { o.Done = []float64{123} },
+		`parameter "turbo" is not known; allowed: cpuCacheGiB`: func(o *FitOptions) { o.Free = []string{"turbo"} },
+		"parameter stepBase is named twice":                    func(o *FitOptions) { o.Free = []string{"stepBase", "stepBase"} },
+		"parameter replicas is a whole number":                 func(o *FitOptions) { o.Free = []string{"stepBase", "replicas"} },
+		"no parameter is named":                                func(o *FitOptions) { o.Free = []string{} },
+		"0 evaluations":                                        func(o *FitOptions) { o.Evaluations = 0 },
+		"at least one seed":                                    func(o *FitOptions) { o.Compare.Seeds = nil },
+		"step 2":                                               func(o *FitOptions) { o.Step = 2 },
+		"no number":                                            func(o *FitOptions) { o.Done = []float64{math.NaN()} },
+		ErrOtherSearch.Error():                                 func(o *FitOptions) { o.Done = []float64{123} },
 	} {
 		o, _ := fitProblem(t)
 		spoil(&o)
@@ -137,5 +140,15 @@ func TestLossOfNothingIsANumber(t *testing.T) {
 	}
 	if loss := c.Loss(); !(loss > 100) || math.IsInf(loss, 0) {
 		t.Errorf("loss %v; want a large number", loss)
+	}
+	// Two policies of which one finished nothing, either way.
+	for _, rates := range [][2]float64{{0, 1}, {1, 0}, {0, 0}} {
+		c := Comparison{Runs: []Run{
+			{Published: Measurement{RequestsPerSecond: 1, Setting: loading}, Simulated: Stats{RequestsPerSecond: rates[0]}},
+			{Published: Measurement{RequestsPerSecond: 2, Setting: recompute}, Simulated: Stats{RequestsPerSecond: rates[1]}},
+		}}
+		if loss := c.Loss(); !(loss > 100) || math.IsInf(loss, 0) {
+			t.Errorf("loss %v of %v requests/s; want a large number", loss, rates)
+		}
 	}
 }

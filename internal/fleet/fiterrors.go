@@ -1,27 +1,43 @@
 package fleet
 
-import "math"
+import (
+	"encoding/json"
+	"math"
+)
 
-// FitErrors summarise a set of runs. Errors of what was not measured are 0, with
-// a count of 0 beside them.
+// Figure is a number that is NaN, in JSON null, where nothing was measured.
+type Figure float64
+
+// Known tells that something was measured.
+func (f Figure) Known() bool { return !math.IsNaN(float64(f)) && !math.IsInf(float64(f), 0) }
+
+// MarshalJSON writes null for what is not known.
+func (f Figure) MarshalJSON() ([]byte, error) {
+	if !f.Known() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(f))
+}
+
+// FitErrors summarise a set of runs. A Figure of what was not measured is NaN.
 type FitErrors struct {
 	Runs int `json:"runs_total"`
 	// ThroughputError and TTFTError are geometric means of the relative error,
 	// whichever side is larger: 0.03 is 3%.
-	ThroughputError float64 `json:"throughput_geomean_error"`
-	TTFTError       float64 `json:"ttft_geomean_error"`
+	ThroughputError Figure `json:"throughput_geomean_error"`
+	TTFTError       Figure `json:"ttft_geomean_error"`
 	// ShareError is the mean absolute error of the external share in points of
 	// a hundred prompt tokens, ShareWorst the largest; ShareWithin of
 	// ShareTotal runs are within ShareTarget points.
-	ShareError  float64 `json:"external_share_error_points"`
-	ShareWorst  float64 `json:"external_share_worst_points"`
-	ShareWithin int     `json:"external_share_within_5_points"`
-	ShareTotal  int     `json:"external_share_total"`
+	ShareError  Figure `json:"external_share_error_points"`
+	ShareWorst  Figure `json:"external_share_worst_points"`
+	ShareWithin int    `json:"external_share_within_5_points"`
+	ShareTotal  int    `json:"external_share_total"`
 	// CollapseFactor is the largest factor by which p99 TTFT is off, either way,
 	// among the CollapseTotal runs published with one of at least
 	// CollapseSeconds.
-	CollapseFactor float64 `json:"p99_collapse_factor"`
-	CollapseTotal  int     `json:"p99_collapse_total"`
+	CollapseFactor Figure `json:"p99_collapse_factor"`
+	CollapseTotal  int    `json:"p99_collapse_total"`
 	// OrderingsRight of OrderingsTotal pairs of policies in a cell of a report
 	// come out as published. Pairs of two thresholds are not counted. A
 	// published difference under 1.5% is a tie, met by one under 3%.
@@ -39,6 +55,7 @@ const (
 func fitErrors(runs []Run, fitted bool) FitErrors {
 	var e FitErrors
 	var throughput, ttft logError
+	var share, tail worst
 	for _, r := range runs {
 		if r.Fitted != fitted {
 			continue
@@ -48,13 +65,16 @@ func fitErrors(runs []Run, fitted bool) FitErrors {
 		if p := r.Published.TTFTMeanMS; p != nil {
 			ttft.add(r.Simulated.TTFTMean*1000, *p)
 		}
-		e.addShare(r)
-		e.addTail(r)
+		if p := r.Published.ExternalSharePercent; p != nil {
+			share.add(math.Abs(100*r.Simulated.ExternalPromptShare - *p))
+		}
+		if p := r.Published.TTFTP99MS; p != nil && *p >= CollapseSeconds*1000 {
+			tail.add(math.Exp(math.Abs(logRatio(r.Simulated.TTFTP99*1000, *p))))
+		}
 	}
 	e.ThroughputError, e.TTFTError = throughput.mean(), ttft.mean()
-	if e.ShareTotal > 0 {
-		e.ShareError /= float64(e.ShareTotal)
-	}
+	e.ShareError, e.ShareWorst, e.ShareWithin, e.ShareTotal = share.mean(), share.most(), share.within, share.n
+	e.CollapseFactor, e.CollapseTotal = tail.most(), tail.n
 	for _, o := range orderings(runs) {
 		if o.Fitted != fitted {
 			continue
@@ -67,27 +87,29 @@ func fitErrors(runs []Run, fitted bool) FitErrors {
 	return e
 }
 
-func (e *FitErrors) addShare(r Run) {
-	p := r.Published.ExternalSharePercent
-	if p == nil {
-		return
-	}
-	off := math.Abs(100*r.Simulated.ExternalPromptShare - *p)
-	e.ShareTotal++
-	e.ShareError += off
-	e.ShareWorst = math.Max(e.ShareWorst, off)
+// worst keeps the mean and the largest of errors, and how many are within
+// ShareTarget.
+type worst struct {
+	n, within    int
+	sum, largest float64
+}
+
+func (w *worst) add(off float64) {
+	w.n++
+	w.sum += off
+	w.largest = math.Max(w.largest, off)
 	if off <= ShareTarget {
-		e.ShareWithin++
+		w.within++
 	}
 }
 
-func (e *FitErrors) addTail(r Run) {
-	p := r.Published.TTFTP99MS
-	if p == nil || *p < CollapseSeconds*1000 {
-		return
+func (w worst) mean() Figure { return Figure(w.sum / float64(w.n)) } // 0/0 is NaN
+
+func (w worst) most() Figure {
+	if w.n == 0 {
+		return Figure(math.NaN())
 	}
-	e.CollapseTotal++
-	e.CollapseFactor = math.Max(e.CollapseFactor, math.Exp(math.Abs(logRatio(r.Simulated.TTFTP99*1000, *p))))
+	return Figure(w.largest)
 }
 
 // logError is a geometric mean of relative errors.
@@ -98,9 +120,4 @@ func (e *logError) add(simulated, published float64) {
 	e.n++
 }
 
-func (e logError) mean() float64 {
-	if e.n == 0 {
-		return 0
-	}
-	return math.Expm1(e.sum / e.n)
-}
+func (e logError) mean() Figure { return Figure(math.Expm1(e.sum / e.n)) } // 0/0 is NaN

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -200,13 +201,26 @@ func (f *Fleet) Now() time.Time { return f.start.Add(f.now.duration()) }
 
 // Advance runs the fleet for d of virtual time.
 func (f *Fleet) Advance(d time.Duration) {
+	_ = f.AdvanceContext(context.Background(), d) // which does not end
+}
+
+// eventsBetweenLooks at the context take some milliseconds.
+const eventsBetweenLooks = 1 << 14
+
+// AdvanceContext is Advance until ctx ends, with whose error it then stops short
+// of d.
+func (f *Fleet) AdvanceContext(ctx context.Context, d time.Duration) error {
 	until := f.now + instant(d)
-	for f.events.next() <= until {
+	for n := 1; f.events.next() <= until; n++ {
 		e := f.events.pop()
 		f.passTo(e.at)
 		f.handle(e)
+		if n%eventsBetweenLooks == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
 	}
 	f.passTo(until)
+	return nil
 }
 
 // passTo moves the clock.

@@ -29,6 +29,12 @@ type GuideLLMOptions struct {
 func ReadGuideLLM(r io.Reader, o GuideLLMOptions) ([]Measurement, error) {
 	var report guideReport
 	if err := json.NewDecoder(r).Decode(&report); err != nil {
+		switch {
+		case errors.Is(err, io.EOF):
+			err = errors.New("the file is empty")
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			err = errors.New("the file ends in the middle of its JSON object")
+		}
 		return nil, fmt.Errorf("read GuideLLM report: %w: %w", ErrGuideLLM, err)
 	}
 	if len(report.Benchmarks) == 0 {
@@ -44,6 +50,9 @@ func ReadGuideLLM(r io.Reader, o GuideLLMOptions) ([]Measurement, error) {
 			return nil, fmt.Errorf("read GuideLLM report: benchmark %d: %w", i+1, err)
 		}
 		all = append(all, m)
+	}
+	if err := checkRepeats(all); err != nil {
+		return nil, fmt.Errorf("read GuideLLM report: %w", err)
 	}
 	return all, nil
 }

@@ -78,7 +78,8 @@ func TestGuideLLMRefusals(t *testing.T) {
 		prefix     int
 		layout     bool
 	}{
-		{"", "EOF", 64, true},
+		{"", "the file is empty", 64, true},
+		{"{", "ends in the middle", 64, true},
 		{"[]", "cannot unmarshal", 64, true},
 		{`{"benchmarks": []}`, "no benchmarks", 64, true},
 		{`{"results": [1]}`, "no benchmarks", 64, true},
@@ -88,6 +89,7 @@ func TestGuideLLMRefusals(t *testing.T) {
 		{benchmark(`{"type_": "poisson", "rate": 5}`, rate), `strategy "poisson" is not closed loop`, 64, false},
 		{benchmark(`{"type_": "throughput"}`, rate), "not closed loop", 64, false},
 		{benchmark(`{"type_": "concurrent", "streams": 0}`, rate), "concurrency 0", 64, false},
+		{strings.Replace(benchmark(streams, rate), "[{", "["+strings.TrimSuffix(strings.SplitN(benchmark(streams, rate), "[", 2)[1], "]}")+", {", 1), "report r, 64 tokens, 4 streams, load is there twice", 64, false},
 		{benchmark(streams, rate), "does not say how long", 0, false},
 		{benchmark(streams, rate+`, "prompt_token_count": {"successful": {"mean": 60}}`), "a prefix of 64 tokens in prompts of 60", 64, false},
 		{strings.Replace(benchmark(streams, rate), "{", `{"args": {"data": ["prefix_tokens=64", "prefix_tokens=128"]}, `, 1), "prefixes of 64 and of 128", 0, false},

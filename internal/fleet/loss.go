@@ -18,13 +18,11 @@ const (
 // a penalty for policies in the wrong order.
 func (c Comparison) Loss() float64 {
 	sum := 0.0
-	for i, r := range c.Runs {
+	for _, r := range c.Runs {
 		sum += r.loss()
-		for _, b := range c.Runs[:i] {
-			if r.comparable(b) {
-				sum += orderLoss(r, b)
-			}
-		}
+	}
+	for a, b := range pairs(c.Runs) {
+		sum += orderLoss(b, a)
 	}
 	return sum / float64(len(c.Runs))
 }
@@ -51,7 +49,7 @@ func (r Run) loss() float64 {
 	return sum
 }
 
-func orderLoss(a, b Run) float64 {
+func orderLoss(a, b *Run) float64 {
 	published := logRatio(a.Published.RequestsPerSecond, b.Published.RequestsPerSecond)
 	simulated := logRatio(a.Simulated.RequestsPerSecond, b.Simulated.RequestsPerSecond)
 	if math.Abs(published) < tieBand {
@@ -60,10 +58,15 @@ func orderLoss(a, b Run) float64 {
 	return robust(math.Max(0, orderMargin-math.Copysign(simulated, published*simulated)) / throughputTolerance)
 }
 
-// logRatio is about the relative error; a run that finished nothing is far off.
+// logRatio is about the relative error; a run that finished nothing, of which a
+// quantity is 0 or no number, is far off.
 func logRatio(simulated, published float64) float64 {
-	if !(simulated > 0) {
-		return -10
+	const far = 10
+	switch {
+	case !(simulated > 0):
+		return -far
+	case !(published > 0):
+		return far
 	}
 	return math.Log(simulated / published)
 }

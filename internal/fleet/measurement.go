@@ -3,14 +3,9 @@ package fleet
 import (
 	"bytes"
 	"embed"
-	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
-	"math"
-	"slices"
-	"strconv"
-	"strings"
+	"regexp"
 	"time"
 )
 
@@ -84,150 +79,100 @@ func published(name string) io.Reader {
 	return bytes.NewReader(b)
 }
 
-// ReadMeasurements reads the published CSV format: the header
-//
-//	report,prefix_tokens,concurrency,policy,min_external_reusable_tokens,max_waiting_requests,requests_per_s,output_tokens_per_s,ttft_mean_ms,ttft_p99_ms,itl_mean_ms,itl_p99_ms,waiting_mean,external_prompt_share_pct
-//
-// and one closed-loop run a line, with empty fields for what was not measured.
-// Policy is load, recompute or threshold; the two columns after it belong to
-// threshold, where 0 waiting requests is no gate. Errors name the line.
-func ReadMeasurements(r io.Reader) ([]Measurement, error) {
-	in := csv.NewReader(r)
-	header, err := in.Read()
-	if err != nil {
-		return nil, fmt.Errorf("read measurements: %w", err)
+// series is what a report or a profile may be called, so that its name can stand
+// in a command line, a table and a file.
+var series = regexp.MustCompile(`^[\pL\pN][\pL\pN ._:/@+-]{0,99}$`)
+
+// checkName of a report or a profile.
+func checkName(name string) error {
+	if !series.MatchString(name) {
+		return fmt.Errorf("%s: want 1 to 100 letters, digits, spaces and ._:/@+-, the first a letter or digit", clip(name))
 	}
-	if !slices.Equal(header, matrixColumns) {
-		return nil, fmt.Errorf("read measurements: columns are %s; want %s", strings.Join(header, ","), strings.Join(matrixColumns, ","))
-	}
-	var all []Measurement
-	for {
-		fields, err := in.Read()
-		if err == io.EOF {
-			return all, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read measurements: %w", err)
-		}
-		m, err := parseMeasurement(fields)
-		if err != nil {
-			line, _ := in.FieldPos(0)
-			return nil, fmt.Errorf("read measurements: line %d: %w", line, err)
-		}
-		all = append(all, m)
-	}
+	return nil
 }
 
-func parseMeasurement(fields []string) (Measurement, error) {
-	f := fieldReader{columns: matrixColumns, fields: fields}
-	m := Measurement{
-		Report:       fields[0],
-		PrefixTokens: f.whole(1),
-		Concurrency:  f.whole(2),
-		Setting:      Setting{Policy: fields[3]},
+// clip quotes a value for a message, which should stay readable whatever the
+// value.
+func clip(s string) string {
+	const most = 60
+	if len(s) > most {
+		return fmt.Sprintf("%.*q...", most, s)
 	}
-	switch m.Setting.Policy {
-	case "load", "recompute":
-	case "threshold":
-		m.Setting.MinTokens, m.Setting.MaxWaiting = f.whole(4), f.whole(5)
-	default:
-		f.fail(fmt.Errorf("policy %q; allowed: load, recompute, threshold", fields[3]))
-	}
-	m.RequestsPerSecond = f.must(6)
-	m.OutputTokensPerSecond = f.number(7)
-	m.TTFTMeanMS, m.TTFTP99MS = f.number(8), f.number(9)
-	m.ITLMeanMS, m.ITLP99MS = f.number(10), f.number(11)
-	m.WaitingMean, m.ExternalSharePercent = f.number(12), f.number(13)
-	if f.err == nil {
-		f.fail(m.check())
-	}
-	return m, f.err
+	return fmt.Sprintf("%q", s)
 }
 
-// check refuses what cannot have been measured.
+// Limits of what can have been measured.
+const (
+	maxRate         = 1e6  // requests/s
+	minRate         = 1e-4 // one in three hours
+	maxTokensRate   = 1e9  // output tokens/s
+	maxMilliseconds = 1e8  // a day
+)
+
+// runID is what two runs of a report must not have in common.
+type runID struct {
+	report string
+	run    runKey
+}
+
+func (m Measurement) id() runID { return runID{m.Report, m.key()} }
+
+func (m Measurement) String() string {
+	return fmt.Sprintf("report %s, %d tokens, %d streams, %s", m.Report, m.PrefixTokens, m.Concurrency, m.Setting)
+}
+
+// check refuses what cannot have been measured, by the name of its column.
 func (m Measurement) check() error {
-	switch {
-	case m.Report == "":
-		return errors.New("report is empty; name the series of measurements")
-	case m.PrefixTokens < 1 || m.PrefixTokens > maxTraceTokens:
-		return fmt.Errorf("prefix_tokens %d: want 1 to %d", m.PrefixTokens, maxTraceTokens)
-	case m.Concurrency < 1 || m.Concurrency > maxStreams:
-		return fmt.Errorf("concurrency %d: want 1 to %d streams", m.Concurrency, maxStreams)
-	case m.Setting.Policy == "threshold" && m.Setting.MinTokens < 1:
-		return fmt.Errorf("min_external_reusable_tokens %d: want at least 1", m.Setting.MinTokens)
-	case !(m.RequestsPerSecond > 0) || math.IsInf(m.RequestsPerSecond, 0):
-		return fmt.Errorf("requests_per_s %v: want a positive number", m.RequestsPerSecond)
+	if err := checkName(m.Report); err != nil {
+		return fmt.Errorf("report %w", err)
 	}
-	return nil
-}
-
-// WriteMeasurements writes the format that ReadMeasurements reads.
-func WriteMeasurements(w io.Writer, all []Measurement) error {
-	out := csv.NewWriter(w)
-	_ = out.Write(matrixColumns) // the writer keeps its first error
-	for _, m := range all {
-		tokens, waiting := "", ""
-		if m.Setting.Policy == "threshold" {
-			tokens, waiting = strconv.Itoa(m.Setting.MinTokens), strconv.Itoa(m.Setting.MaxWaiting)
+	if err := m.Setting.check(); err != nil {
+		return err
+	}
+	for _, q := range m.quantities() {
+		if err := q.check(); err != nil {
+			return err
 		}
-		_ = out.Write([]string{
-			m.Report, strconv.Itoa(m.PrefixTokens), strconv.Itoa(m.Concurrency), m.Setting.Policy, tokens, waiting,
-			field(&m.RequestsPerSecond), field(m.OutputTokensPerSecond), field(m.TTFTMeanMS), field(m.TTFTP99MS),
-			field(m.ITLMeanMS), field(m.ITLP99MS), field(m.WaitingMean), field(m.ExternalSharePercent),
-		})
 	}
-	out.Flush()
-	if err := out.Error(); err != nil {
-		return fmt.Errorf("write measurements: %w", err)
+	if err := tailAboveMean("ttft", m.TTFTMeanMS, m.TTFTP99MS); err != nil {
+		return err
+	}
+	return tailAboveMean("itl", m.ITLMeanMS, m.ITLP99MS)
+}
+
+// quantity is a number of a measurement and its range.
+type quantity struct {
+	column    string
+	value     *float64
+	low, high float64
+}
+
+func (q quantity) check() error {
+	if q.value != nil && !(*q.value >= q.low && *q.value <= q.high) {
+		return fmt.Errorf("%s %.12g: want %.12g to %.12g", q.column, *q.value, q.low, q.high)
 	}
 	return nil
 }
 
-func field(v *float64) string {
-	if v == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*v, 'f', -1, 64)
-}
-
-// fieldReader parses fields and keeps the first error.
-type fieldReader struct {
-	columns, fields []string
-	err             error
-}
-
-func (f *fieldReader) fail(err error) {
-	if f.err == nil {
-		f.err = err
+func (m Measurement) quantities() []quantity {
+	prefix, streams := float64(m.PrefixTokens), float64(m.Concurrency)
+	return []quantity{
+		{"prefix_tokens", &prefix, 1, maxTraceTokens},
+		{"concurrency", &streams, 1, maxStreams},
+		{"requests_per_s", &m.RequestsPerSecond, minRate, maxRate},
+		{"output_tokens_per_s", m.OutputTokensPerSecond, 0, maxTokensRate},
+		{"ttft_mean_ms", m.TTFTMeanMS, 1e-3, maxMilliseconds},
+		{"ttft_p99_ms", m.TTFTP99MS, 1e-3, maxMilliseconds},
+		{"itl_mean_ms", m.ITLMeanMS, 0, maxMilliseconds},
+		{"itl_p99_ms", m.ITLP99MS, 0, maxMilliseconds},
+		{"waiting_mean", m.WaitingMean, 0, streams},
+		{"external_prompt_share_pct", m.ExternalSharePercent, 0, 100},
 	}
 }
 
-func (f *fieldReader) whole(i int) int {
-	v, err := strconv.Atoi(f.fields[i])
-	if err != nil || v < 0 {
-		f.fail(fmt.Errorf("%s %q is not a whole number", f.columns[i], f.fields[i]))
+func tailAboveMean(of string, mean, tail *float64) error {
+	if mean != nil && tail != nil && *tail < *mean {
+		return fmt.Errorf("%s_p99_ms %v: want at least %s_mean_ms, %v", of, *tail, of, *mean)
 	}
-	return v
-}
-
-func (f *fieldReader) number(i int) *float64 {
-	if f.fields[i] == "" {
-		return nil
-	}
-	v, err := strconv.ParseFloat(f.fields[i], 64)
-	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
-		f.fail(fmt.Errorf("%s %q is not a number from 0", f.columns[i], f.fields[i]))
-		return nil
-	}
-	return &v
-}
-
-// must be a number.
-func (f *fieldReader) must(i int) float64 {
-	v := f.number(i)
-	if v == nil {
-		f.fail(fmt.Errorf("%s is empty", f.columns[i]))
-		return 0
-	}
-	return *v
+	return nil
 }

@@ -1,6 +1,10 @@
 package fleet
 
-import "math"
+import (
+	"iter"
+	"math"
+	"slices"
+)
 
 // Ordering is a pair of policies in one cell of a report.
 type Ordering struct {
@@ -33,23 +37,45 @@ func (c Comparison) Orderings() []Ordering { return orderings(c.Runs) }
 
 func orderings(runs []Run) []Ordering {
 	var all []Ordering
-	for i, b := range runs {
-		for _, a := range runs[:i] {
-			if a.comparable(b) {
-				all = append(all, compareOrder(a, b))
-			}
-		}
+	for a, b := range pairs(runs) {
+		all = append(all, compareOrder(a, b))
 	}
 	return all
 }
 
-func (r Run) comparable(b Run) bool {
-	p, q := r.Published, b.Published
-	return p.Report == q.Report && p.PrefixTokens == q.PrefixTokens && p.Concurrency == q.Concurrency &&
-		(p.Setting.Policy != "threshold" || q.Setting.Policy != "threshold")
+// pairs are each run and those before it that it is compared with. The work
+// grows with the number of pairs, not with that of all runs squared: a report
+// has one load and one recompute a cell.
+func pairs(runs []Run) iter.Seq2[*Run, *Run] {
+	type cell struct {
+		report          string
+		prefix, streams int
+	}
+	type earlier struct{ fixed, thresholds []*Run }
+	return func(yield func(a, b *Run) bool) {
+		cells := make(map[cell]*earlier)
+		for i := range runs {
+			b, p := &runs[i], &runs[i].Published
+			at := cell{p.Report, p.PrefixTokens, p.Concurrency}
+			if cells[at] == nil {
+				cells[at] = &earlier{}
+			}
+			seen := cells[at]
+			against, into := slices.Clone(seen.fixed), &seen.thresholds
+			if p.Setting.Policy != "threshold" {
+				against, into = append(against, seen.thresholds...), &seen.fixed
+			}
+			for _, a := range against {
+				if !yield(a, b) {
+					return
+				}
+			}
+			*into = append(*into, b)
+		}
+	}
 }
 
-func compareOrder(a, b Run) Ordering {
+func compareOrder(a, b *Run) Ordering {
 	o := Ordering{
 		Report: a.Published.Report, Fitted: a.Fitted,
 		PrefixTokens: a.Published.PrefixTokens, Concurrency: a.Published.Concurrency,

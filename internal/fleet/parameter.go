@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
+	"unicode"
 )
 
 // Source says how a parameter's value is known.
@@ -39,11 +41,16 @@ func (d Parameter) Value(p Profile) float64 { return *d.field(&p) }
 // Set the parameter in p.
 func (d Parameter) Set(p *Profile, v float64) { *d.field(p) = v }
 
+// Range in words.
+func (d Parameter) Range() string {
+	return strings.TrimSpace(fmt.Sprintf("%.10g to %.10g %s", d.Min, d.Max, d.Unit))
+}
+
 // Check that a value is possible.
 func (d Parameter) Check(v float64) error {
 	switch {
 	case math.IsNaN(v) || v < d.Min || v > d.Max:
-		return fmt.Errorf("%s: %v is outside %v to %v %s", d.Name, v, d.Min, d.Max, d.Unit)
+		return fmt.Errorf("%s: %.10g is outside %s", d.Name, v, d.Range())
 	case d.Whole && v != math.Trunc(v):
 		return fmt.Errorf("%s: %v is not a whole number", d.Name, v)
 	}
@@ -53,17 +60,22 @@ func (d Parameter) Check(v float64) error {
 // Validate reports every value that is impossible or implausible.
 func (p Profile) Validate() error {
 	var errs []error
-	if p.Name == "" {
-		errs = append(errs, errors.New("name: must not be empty"))
+	if err := checkName(p.Name); err != nil {
+		errs = append(errs, fmt.Errorf("name %w", err))
 	}
-	if p.Model == "" {
-		errs = append(errs, errors.New("model: must not be empty"))
+	if p.Model == "" || len(p.Model) > maxText || strings.ContainsFunc(p.Model, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		errs = append(errs, fmt.Errorf("model %s: want 1 to %d printable characters", clip(p.Model), maxText))
+	}
+	if len(p.Source) > maxText {
+		errs = append(errs, fmt.Errorf("source %s: want at most %d characters", clip(p.Source), maxText))
 	}
 	for _, d := range Parameters() {
 		errs = append(errs, d.Check(d.Value(p)))
 	}
 	return errors.Join(errs...)
 }
+
+const maxText = 1000
 
 // Parameters documents every number of a Profile, in the order of a file.
 func Parameters() []Parameter { return parameters }

@@ -34,14 +34,25 @@ func TestProfileRefusals(t *testing.T) {
 	base := fmt.Sprintf(`"stepBase": %v`, Published().StepBase)
 	cases := []struct{ name, from, to, want string }{
 		{"not JSON", "{", "", "read profile"},
+		{"list", good, "[]", "a JSON array; want an object with name"},
+		{"text", base, `"stepBase": "fast"`, `parameter "stepBase": "\"fast\"" is not a number`},
+		{"null", base, `"stepBase": null`, `parameter "stepBase": "null" is not a number`},
+		{"overflow", base, `"stepBase": 1e999`, `parameter "stepBase": "1e999" is not a number`},
+		{"twice", base, base + ", " + base, `parameter "stepBase" is there twice`},
+		{"misspelt", `"stepBase"`, `"stepbase"`, "unknown parameter \"stepbase\"\nparameters missing: stepBase"},
+		{"a list of parameters", good, `{"parameters": []}`, "parameters \"[]\": want an object"},
+		{"number as name", `"qwen3-32b-8xh100"`, "5", "name: a JSON number; want text"},
+		{"table in the name", `"qwen3-32b-8xh100"`, `"a|b"`, `name "a|b": want`},
+		{"empty", good, "", "the file is empty; want a JSON object"},
+		{"cut off", good, good[:100], "ends in the middle"},
 		{"unknown field", `"name"`, `"title"`, "title"},
 		{"unknown parameter", base, base + `, "turbo": 1`, `unknown parameter "turbo"`},
 		{"missing parameter", base + ",", "", "missing: stepBase"},
 		{"out of range", base, `"stepBase": -1`, "stepBase: -1 is outside"},
 		{"fraction of an engine", `"replicas": 4`, `"replicas": 2.5`, "replicas: 2.5 is not a whole number"},
-		{"no name", `"name": "` + Published().Name + `"`, `"name": ""`, "name: must not be empty"},
-		{"no model", `"model": "` + Published().Model + `"`, `"model": ""`, "model: must not be empty"},
-		{"two documents", "\n}\n", "\n}{}", "more than one JSON value"},
+		{"no name", `"name": "` + Published().Name + `"`, `"name": ""`, "name \"\": want 1 to 100"},
+		{"no model", `"model": "` + Published().Model + `"`, `"model": ""`, "model \"\": want 1 to 1000"},
+		{"two documents", "\n}\n", "\n}{}", "more after the JSON object"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

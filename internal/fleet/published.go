@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -33,23 +36,50 @@ func Published() Profile {
 
 // profileFile is the JSON form of a Profile.
 type profileFile struct {
-	Name       string             `json:"name"`
-	Model      string             `json:"model"`
-	Source     string             `json:"source,omitempty"`
-	Parameters map[string]float64 `json:"parameters"`
+	Name       string          `json:"name"`
+	Model      string          `json:"model"`
+	Source     string          `json:"source,omitempty"`
+	Parameters parameterValues `json:"parameters"`
+}
+
+// parameterValues are numbers by name, each named once.
+type parameterValues map[string]float64
+
+// UnmarshalJSON names the parameter it cannot read.
+func (v *parameterValues) UnmarshalJSON(text []byte) error {
+	*v = make(parameterValues)
+	d := json.NewDecoder(bytes.NewReader(text))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return fmt.Errorf("parameters %s: want an object of numbers by name", clip(string(text)))
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return err
+		}
+		name, _ := key.(string) // keys are text
+		number, err := strconv.ParseFloat(string(raw), 64)
+		if err != nil {
+			return fmt.Errorf("parameter %s: %s is not a number", clip(name), clip(string(raw)))
+		}
+		if _, twice := (*v)[name]; twice {
+			return fmt.Errorf("parameter %s is there twice", clip(name))
+		}
+		(*v)[name] = number
+	}
+	return nil
 }
 
 // ReadProfile reads a profile file: every parameter must be there, none may be
 // unknown, all must be within their range.
 func ReadProfile(r io.Reader) (Profile, error) {
 	var file profileFile
-	dec := json.NewDecoder(r)
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&file); err != nil {
+	if err := decodeProfile(r, &file); err != nil {
 		return Profile{}, fmt.Errorf("read profile: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Profile{}, errors.New("read profile: more than one JSON value; keep one profile a file")
 	}
 	p := Profile{Name: file.Name, Model: file.Model, Source: file.Source}
 	var missing []string
@@ -62,16 +92,45 @@ func ReadProfile(r io.Reader) (Profile, error) {
 		d.Set(&p, v)
 		delete(file.Parameters, d.Name)
 	}
-	if len(missing) > 0 {
-		return Profile{}, fmt.Errorf("read profile: parameters missing: %s", strings.Join(missing, ", "))
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(file.Parameters)) {
+		errs = append(errs, fmt.Errorf("unknown parameter %s", clip(name)))
 	}
-	for name := range file.Parameters {
-		return Profile{}, fmt.Errorf("read profile: unknown parameter %q", name)
+	if len(missing) > 0 {
+		errs = append(errs, fmt.Errorf("parameters missing: %s", strings.Join(missing, ", ")))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Profile{}, fmt.Errorf("read profile: %w", err)
 	}
 	if err := p.Validate(); err != nil {
-		return Profile{}, fmt.Errorf("read profile %q: %w", p.Name, err)
+		return Profile{}, fmt.Errorf("read profile %s: %w", clip(p.Name), err)
 	}
 	return p, nil
+}
+
+// decodeProfile says in the words of a profile what its JSON lacks.
+func decodeProfile(r io.Reader, into *profileFile) error {
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	switch wrong := (*json.UnmarshalTypeError)(nil); {
+	case errors.Is(err, io.EOF):
+		return errors.New("the file is empty; want a JSON object with name, model, source and parameters")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the file ends in the middle of its JSON object")
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return fmt.Errorf("%s: a JSON %s; want text", wrong.Field, wrong.Value)
+	case errors.As(err, &wrong):
+		return fmt.Errorf("a JSON %s; want an object with name, model, source and parameters", wrong.Value)
+	case err != nil && strings.Contains(err.Error(), "unknown field"):
+		return fmt.Errorf("%w; allowed: name, model, source, parameters", err)
+	case err != nil:
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more after the JSON object; keep one profile a file")
+	}
+	return nil
 }
 
 // WriteProfile writes a profile file, parameters in the order of Parameters.

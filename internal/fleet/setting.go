@@ -35,11 +35,28 @@ func ParseSetting(text string) (Setting, error) {
 	tokens, waiting, ok := strings.Cut(text, "+")
 	t, err := strconv.Atoi(tokens)
 	w, errWaiting := strconv.Atoi(waiting)
-	if !ok || err != nil || errWaiting != nil || t < 1 || w < 0 {
-		return Setting{}, fmt.Errorf("policy %q; allowed: load, recompute, or <tokens>+<waiting> such as 1024+8", text)
+	if !ok || err != nil || errWaiting != nil {
+		return Setting{}, fmt.Errorf("policy %s; allowed: load, recompute, or <tokens>+<waiting> such as 1024+8", clip(text))
 	}
-	return Setting{Policy: "threshold", MinTokens: t, MaxWaiting: w}, nil
+	s := Setting{Policy: "threshold", MinTokens: t, MaxWaiting: w}
+	return s, s.check()
 }
+
+func (s Setting) check() error {
+	switch {
+	case s.Policy == "load" || s.Policy == "recompute":
+		return nil
+	case s.Policy != "threshold":
+		return fmt.Errorf("policy %s; allowed: load, recompute, threshold", clip(s.Policy))
+	case s.MinTokens < 1 || s.MinTokens > maxTraceTokens:
+		return fmt.Errorf("min_external_reusable_tokens %d: want 1 to %d", s.MinTokens, maxTraceTokens)
+	case s.MaxWaiting < 0 || s.MaxWaiting > maxWaiting:
+		return fmt.Errorf("max_waiting_requests %d: want 0, no gate, to %d", s.MaxWaiting, maxWaiting)
+	}
+	return nil
+}
+
+const maxWaiting = 1 << 20
 
 // Build returns the policy on a clock: the plugin itself without probes, or,
 // for "load", none at all, which is what the engine does by itself.

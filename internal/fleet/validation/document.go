@@ -2,24 +2,29 @@ package validation
 
 import (
 	"bytes"
-	_ "embed"
+	"embed"
 	"fmt"
 	"io"
 	"math"
+	"net/url"
+	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 
 	"github.com/kvtuner/kvtuner/internal/fleet"
 )
 
-//go:embed fleet-model.md.tmpl
-var documentText string
+//go:embed *.md.tmpl
+var documents embed.FS
 
-var document = template.Must(template.New("fleet-model.md").Funcs(template.FuncMap{
+var document = template.Must(template.New("documents").Funcs(template.FuncMap{
 	"first":      func(s []uint64) uint64 { return s[0] },
 	"last":       func(s []uint64) uint64 { return s[len(s)-1] },
-	"pct":        func(v float64) string { return fmt.Sprintf("%.1f%%", 100*v) },
-	"signed":     func(v float64) string { return fmt.Sprintf("%+.1f%%", 100*v) },
+	"figure":     figure,
+	"signed":     signed,
+	"off":        func(p pair) string { return p.off(1) },
 	"percent":    func(v *float64) string { return percent(v, 1) },
 	"both":       both,
 	"cell":       cell,
@@ -27,24 +32,82 @@ var document = template.Must(template.New("fleet-model.md").Funcs(template.FuncM
 	"collapse":   collapse,
 	"verdict":    verdict,
 	"parameters": Parameters,
-}).Parse(documentText))
+	"free":       fleet.FreeParameters,
+	"move":       move,
+}).ParseFS(documents, "*.tmpl"))
 
-// WriteDocument writes docs/fleet-model.md, which says that it was made by
-// command. It needs fitted and held-out runs.
+// WriteDocument writes the check in Markdown and says that it was made by
+// command: docs/fleet-model.md where the check is of what is shipped, else the
+// same tables without the story of the published runs.
 func (c Check) WriteDocument(w io.Writer, command string) error {
+	name := "check.md.tmpl"
+	if c.Shipped {
+		name = "fleet-model.md.tmpl"
+	}
 	fitted, held := c.part(true), c.part(false)
 	var b bytes.Buffer
-	err := document.Execute(&b, struct {
+	err := document.ExecuteTemplate(&b, name, struct {
 		Check
 		Command         string
 		Fitted, HeldOut part
+		Halves          []half
 		Misfits         []misfit
-	}{c, command, fitted, held, append(misfits(fitted.Rows), misfits(held.Rows)...)})
+	}{c, command, fitted, held, halves(fitted, held), append(misfits(fitted.Rows), misfits(held.Rows)...)})
 	if err != nil {
 		return fmt.Errorf("render the document: %w", err)
 	}
 	_, err = w.Write(b.Bytes())
 	return err
+}
+
+// half is a part that has runs.
+type half struct {
+	Name string
+	part
+}
+
+func halves(fitted, held part) []half {
+	var all []half
+	for _, h := range []half{{"fitted", fitted}, {"held out", held}} {
+		if len(h.Rows) > 0 {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// PlotLinks are the pictures, where the check has any, as the document shows
+// them.
+func (c Check) PlotLinks() []string {
+	dir := filepath.ToSlash(c.Plots)
+	if c.Shipped {
+		dir = strings.TrimPrefix(dir, "docs/") // where that document goes
+	}
+	var all []string
+	for _, p := range c.Pictures() {
+		all = append(all, fmt.Sprintf("![%s, simulated against published](%s)", p.Title, (&url.URL{Path: path.Join(dir, p.Name)}).EscapedPath()))
+	}
+	return all
+}
+
+// Mechanisms tells whether the inside of any run was measured.
+func (p part) Mechanisms() bool {
+	return slices.ContainsFunc(p.Rows, func(r row) bool { return r.Lookup.Published != nil })
+}
+
+func figure(v fleet.Figure) string {
+	if !v.Known() {
+		return "not measured"
+	}
+	return fmt.Sprintf("%.1f%%", 100*float64(v))
+}
+
+// signed is a relative difference, a dash where none could be told.
+func signed(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%+.1f%%", 100**v)
 }
 
 func cell(prefix, streams int) string {
@@ -54,14 +117,14 @@ func cell(prefix, streams int) string {
 	return fmt.Sprintf("%d/C%d", prefix, streams)
 }
 
-func shareError(p part) string {
+func shareError(p fleet.FitErrors) string {
 	if p.ShareTotal == 0 {
 		return "not measured"
 	}
 	return fmt.Sprintf("%.1f points, worst %.1f", p.ShareError, p.ShareWorst)
 }
 
-func collapse(p part) string {
+func collapse(p fleet.FitErrors) string {
 	if p.CollapseTotal == 0 {
 		return "none collapsed"
 	}
@@ -128,7 +191,7 @@ func Parameters(p fleet.Profile) string {
 		if unit == "" {
 			unit = "-"
 		}
-		fmt.Fprintf(&b, "| `%s` | %v | %s | %s | %s | %v to %v |\n", d.Name, d.Value(p), unit, d.Meaning, d.Source, d.Min, d.Max)
+		fmt.Fprintf(&b, "| `%s` | %.10g | %s | %s | %s | %.10g to %.10g |\n", d.Name, d.Value(p), unit, d.Meaning, d.Source, d.Min, d.Max)
 	}
 	return b.String()
 }

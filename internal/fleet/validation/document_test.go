@@ -24,7 +24,7 @@ import (
 var compared = sync.OnceValues(func() (Check, error) {
 	o := fleet.CompareOptions{Profile: fleet.Published(), Measurements: fleet.PublishedMatrix(), Seeds: []uint64{1, 2}, Duration: 20 * time.Second}
 	c, err := fleet.Compare(context.Background(), o)
-	return Check{Profile: o.Profile, Comparison: c, Seeds: o.Seeds, Duration: o.Duration}, err
+	return Check{Profile: o.Profile, Comparison: c, Seeds: o.Seeds, Duration: o.Duration, Shipped: true, Plots: "docs/img"}, err
 })
 
 func shortCheck(t *testing.T) Check {
@@ -65,7 +65,7 @@ func TestDocumentIsUpToDate(t *testing.T) {
 			t.Errorf("no row %q", row)
 		}
 	}
-	for _, p := range shortCheck(t).Plots() {
+	for _, p := range shortCheck(t).Pictures() {
 		if !strings.Contains(string(text), "img/"+p.Name) {
 			t.Errorf("plot %s is not shown", p.Name)
 		}
@@ -143,7 +143,7 @@ func TestMisfitsAreListed(t *testing.T) {
 }
 
 func TestPlotsAreWellFormed(t *testing.T) {
-	for _, p := range shortCheck(t).Plots() {
+	for _, p := range shortCheck(t).Pictures() {
 		var b bytes.Buffer
 		if err := p.WriteSVG(&b); err != nil {
 			t.Fatal(err)
@@ -182,6 +182,54 @@ func TestWorkloadsAreDocumented(t *testing.T) {
 			t.Errorf("scenario %s is not in docs/workloads.md", name)
 		}
 	}
+}
+
+// A user's own data gets the tables, and nothing of the published story.
+func TestDocumentOfOwnDataTellsNoStory(t *testing.T) {
+	m := fleet.Measurement{Report: "mine", PrefixTokens: 1000, Concurrency: 4, Setting: fleet.Setting{Policy: "load"}, RequestsPerSecond: 2}
+	p := fleet.Published()
+	p.Name = "my fleet"
+	o := fleet.CompareOptions{Profile: p, Measurements: []fleet.Measurement{m}, Fitted: []string{"mine"}, Seeds: []uint64{3}, Duration: 20 * time.Second}
+	compared, err := fleet.Compare(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Check{Profile: p, Comparison: compared, Seeds: o.Seeds, Duration: o.Duration}
+	text := rendered(t, c)
+	for _, want := range []string{
+		"# How well profile my fleet fits", "    kvtuner calibrate --check\n", "each of 1 measured runs for\n20s with each of 1 seeds from 3 on",
+		"| fitted | 1 | ", "| not measured | none to compare | not measured | none collapsed |",
+		"No report has two policies in one cell", "| mine | 1000/C4 | load | 2.00 / ", " | - | - / ", "| `stepBase` |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	for _, not := range []string{"ublished", "H100", "| held out |", "### Runs held out", "![", "Mechanism", "0.0% |\n", "%!"} {
+		if strings.Contains(strings.ReplaceAll(text, "| published |", ""), not) {
+			t.Errorf("%q in\n%s", not, text)
+		}
+	}
+	c.Plots = "my plots"
+	if text := rendered(t, c); !strings.Contains(text, "(my%20plots/fleet-throughput.svg)") || strings.Contains(text, "fleet-ttft.svg") {
+		t.Errorf("want the one plot that has points:\n%s", text)
+	}
+	var b bytes.Buffer
+	if err := c.WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), `"ttft_geomean_error": null`) {
+		t.Errorf("an error of what was not measured: %s", b.String())
+	}
+}
+
+func rendered(t *testing.T, c Check) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := c.WriteDocument(&b, "kvtuner calibrate --check"); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
 }
 
 func TestTableOfEmptyHalves(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -26,17 +27,35 @@ type point struct {
 	policy, label                string
 }
 
-// Plots are the document's pictures: simulated against published.
-func (c Check) Plots() []Plot {
-	plots := []Plot{
+// emptyPlots are all there can be.
+func emptyPlots() []Plot {
+	return []Plot{
 		{Name: "fleet-throughput.svg", Title: "Throughput", Unit: "requests/s", log: true, band: 0.05},
 		{Name: "fleet-ttft.svg", Title: "Mean TTFT", Unit: "s", log: true, band: 0.25},
 		{Name: "fleet-external-share.svg", Title: "External share of prompt tokens", Unit: "%", band: 5},
 	}
+}
+
+// PlotNames are the files the pictures go to.
+func PlotNames() []string {
+	var names []string
+	for _, p := range emptyPlots() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// Pictures are the document's: simulated against published, where Check.Plots
+// asks for them and something was measured.
+func (c Check) Pictures() []Plot {
+	if c.Plots == "" {
+		return nil
+	}
+	plots := emptyPlots()
 	for _, fitted := range []bool{true, false} {
 		for _, r := range c.part(fitted).Rows {
 			add := func(plot int, p pair, scale float64, spread *float64) {
-				if p.Published == nil || p.Simulated == nil {
+				if p.Published == nil || p.Simulated == nil || plots[plot].log && !(*p.Published > 0 && *p.Simulated > 0) {
 					return
 				}
 				v := point{published: *p.Published * scale, simulated: *p.Simulated * scale, fitted: fitted, policy: r.Policy}
@@ -54,7 +73,7 @@ func (c Check) Plots() []Plot {
 	for i := range plots {
 		plots[i].setTicks()
 	}
-	return plots
+	return slices.DeleteFunc(plots, func(p Plot) bool { return len(p.points) == 0 })
 }
 
 // setTicks spans the points: with 1, 2 and 5 of each power of ten where log,

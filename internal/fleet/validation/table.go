@@ -10,32 +10,20 @@ import (
 // WriteTable writes both halves as text.
 func (c Check) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "Profile %s, %d seeds of %v each; published / simulated\n", c.Profile.Name, len(c.Seeds), c.Duration)
-	for _, half := range []struct {
-		name   string
-		fitted bool
-	}{{"fitted", true}, {"held out", false}} {
-		p := c.part(half.fitted)
-		if len(p.Rows) == 0 {
-			continue
-		}
-		fmt.Fprintf(t, "\n%s\n", half.name)
+	fmt.Fprintf(t, "Profile %s, runs of %v, %d seeds; measured / simulated\n", c.Profile.Name, c.Duration, len(c.Seeds))
+	all := halves(c.part(true), c.part(false))
+	for _, h := range all {
+		fmt.Fprintf(t, "\n%s\n", h.Name)
 		fmt.Fprint(t, "report\tprefix\tstreams\tpolicy\trequests/s\toff\tspread\tTTFT s\toff\tp99 s\texternal %\t\n")
-		for _, r := range p.Rows {
-			fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%+.1f%%\t%s\t%s\t%+.0f%%\t%s\t%s\t\n", r.Report, r.PrefixTokens, r.Concurrency, r.Policy,
-				both(r.Throughput, 1, 2), 100*r.Throughput.Off(), percent(r.ThroughputSpread, 1),
-				both(r.TTFT, 1, 3), 100*r.TTFT.Off(), both(r.Tail, 1, 2), both(r.Share, 100, 1))
+		for _, r := range h.Rows {
+			fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Report, r.PrefixTokens, r.Concurrency, r.Policy,
+				both(r.Throughput, 1, 2), r.Throughput.off(1), percent(r.ThroughputSpread, 1),
+				both(r.TTFT, 1, 3), r.TTFT.off(0), both(r.Tail, 1, 2), both(r.Share, 100, 1))
 		}
 	}
-	for _, half := range []struct {
-		name   string
-		fitted bool
-	}{{"fitted", true}, {"held out", false}} {
-		p := c.part(half.fitted)
-		if len(p.Rows) > 0 {
-			fmt.Fprintf(t, "\n%s: throughput %.1f%%, mean TTFT %.1f%% (geometric mean errors), external share %s, p99 under collapse %s, orderings %d of %d\n", half.name,
-				100*p.ThroughputError, 100*p.TTFTError, p.shareWords(), p.collapseWords(), p.OrderingsRight, p.OrderingsTotal)
-		}
+	for _, h := range all {
+		fmt.Fprintf(t, "\n%s: throughput %s, mean TTFT %s (geometric mean errors), external share %s, p99 under collapse %s, orderings %s\n", h.Name,
+			figure(h.ThroughputError), figure(h.TTFTError), h.shareWords(), h.collapseWords(), h.OrderingWords())
 	}
 	return t.Flush()
 }
@@ -49,9 +37,17 @@ func (p part) shareWords() string {
 
 func (p part) collapseWords() string {
 	if p.CollapseTotal == 0 {
-		return "not measured"
+		return "none collapsed"
 	}
 	return fmt.Sprintf("within a factor of %.2f (%d runs)", p.CollapseFactor, p.CollapseTotal)
+}
+
+// OrderingWords count the pairs of policies that come out as measured.
+func (p part) OrderingWords() string {
+	if p.OrderingsTotal == 0 {
+		return "none to compare"
+	}
+	return fmt.Sprintf("%d of %d", p.OrderingsRight, p.OrderingsTotal)
 }
 
 // both is "published / simulated" with so many decimals, a dash for neither.

@@ -6,6 +6,7 @@ package validation
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"time"
@@ -19,6 +20,10 @@ type Check struct {
 	Comparison fleet.Comparison
 	Seeds      []uint64
 	Duration   time.Duration
+	// Shipped tells that profile and measurements are those in the program.
+	Shipped bool
+	// Plots is the folder the document finds its pictures in; empty is none.
+	Plots string
 }
 
 // part is the fitted or the held-out half.
@@ -55,12 +60,13 @@ type pair struct {
 	Simulated *float64 `json:"simulated"`
 }
 
-// Off is the relative error; 0 where there is nothing to compare.
-func (p pair) Off() float64 {
+// off is the relative error with so many decimals, a dash where there is nothing
+// to compare.
+func (p pair) off(decimals int) string {
 	if p.Published == nil || p.Simulated == nil {
-		return 0
+		return "-"
 	}
-	return *p.Simulated / *p.Published - 1
+	return fmt.Sprintf("%+.*f%%", decimals, 100*(*p.Simulated / *p.Published - 1))
 }
 
 // order is a pair of policies in a cell: by how much A's throughput is above
@@ -72,11 +78,14 @@ type order struct {
 	A            string   `json:"a"`
 	B            string   `json:"b"`
 	Published    float64  `json:"published_difference"`
-	Simulated    float64  `json:"simulated_difference"`
+	Simulated    *float64 `json:"simulated_difference"`
 	Spread       *float64 `json:"simulated_spread"`
 	Tie          bool     `json:"tie"`
 	Right        bool     `json:"right"`
 }
+
+// PublishedDifference is never unknown.
+func (o order) PublishedDifference() *float64 { return &o.Published }
 
 func (c Check) part(fitted bool) part {
 	p := part{FitErrors: c.Comparison.HeldOut}
@@ -92,7 +101,7 @@ func (c Check) part(fitted bool) part {
 		if o.Fitted == fitted {
 			p.Orderings = append(p.Orderings, order{
 				o.Report, o.PrefixTokens, o.Concurrency, o.A.String(), o.B.String(),
-				o.Published, o.Simulated, known(o.Spread), o.Tie, o.Right,
+				o.Published, known(o.Simulated), known(o.Spread), o.Tie, o.Right,
 			})
 		}
 	}
