@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvtuner/kvtuner/internal/bench"
+	"github.com/kvtuner/kvtuner/internal/fleet"
 )
 
 // benchScenarios are the published cells in which the choice matters most, and
@@ -27,6 +28,8 @@ var benchPolicies = []string{"load", "recompute", "static:1024+8", "tuned"}
 type benchFlags struct {
 	options  bench.Options
 	schedule string
+	profile  string
+	trace    string
 	format   string
 	progress bool
 }
@@ -59,6 +62,13 @@ zipf-c64. Policies are
                  (as far as the longest prefix), W = 1, 2, 4, 8, 16, 0, and inf+0
   oracle         the same for each phase of a schedule
 
+With --profile any of it runs on the deployment of a profile file, such as one that
+"kvtuner calibrate" wrote; slow, cheap and dear are relative to that. With --trace
+the requests of a JSON Lines file are replayed at their own pace, in kvtuner's
+format or Mooncake's (docs/workloads.md), as scenario trace:<name of the file>: once,
+from cold caches, until a minute after the last arrival unless --duration says
+otherwise.
+
 Without arguments it runs the five published cells in which restoring and
 recomputing differ most, and two with slow storage, for 30 minutes each: long
 enough for the tuner to act. That takes less than a minute.
@@ -69,7 +79,8 @@ end-to-end time against the reference, paired by seed. JSON has all rows under
 end-to-end time of the oracle, or without it of best-static, divided by a
 policy's own. The same arguments give the same output.`,
 		Example: `  kvtuner bench --scenarios 1k-c64,8k-c64 --policies load,static:1024+8,tuned --seeds 5 --duration 300s
-  kvtuner bench --schedule schedule.yaml --policies static:1024+8,tuned,oracle --seeds 3 --format json`,
+  kvtuner bench --schedule schedule.yaml --policies static:1024+8,tuned,oracle --seeds 3 --format json
+  kvtuner bench --profile fitted.json --trace requests.jsonl --policies load,recompute,tuned --seeds 1`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -81,6 +92,8 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 	flags, o := cmd.Flags(), &f.options
 	flags.StringSliceVar(&o.Scenarios, "scenarios", benchScenarios, "scenarios to run, by name")
 	flags.StringVar(&f.schedule, "schedule", "", "file with a list of phases to run instead of scenarios")
+	flags.StringVar(&f.profile, "profile", "", "deployment profile `FILE` to run on (default the published fleet)")
+	flags.StringVar(&f.trace, "trace", "", "request trace `FILE` to replay instead of scenarios")
 	flags.StringSliceVar(&o.Policies, "policies", benchPolicies, "policies to compare")
 	flags.IntVar(&o.Seeds, "seeds", 5, "number of seeds")
 	flags.Uint64Var(&o.FirstSeed, "first-seed", 1, "first of the seeds")
@@ -92,6 +105,8 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.progress, "progress", false, "show progress on standard error even if it is no terminal")
 	cmd.MarkFlagsMutuallyExclusive("schedule", "scenarios")
 	cmd.MarkFlagsMutuallyExclusive("schedule", "duration")
+	cmd.MarkFlagsMutuallyExclusive("trace", "schedule")
+	cmd.MarkFlagsMutuallyExclusive("trace", "scenarios")
 }
 
 func (f *benchFlags) run(cmd *cobra.Command) error {
@@ -101,6 +116,9 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	}
 	if err := f.readSchedule(); err != nil {
 		return usage(err)
+	}
+	if err := f.readDeployment(cmd); err != nil {
+		return inputError(cmd.Context(), err)
 	}
 	if err := f.options.Validate(); err != nil {
 		return usage(err)
@@ -129,6 +147,34 @@ func (f *benchFlags) readSchedule() error {
 		return err
 	}
 	f.options.Schedule = &s
+	return nil
+}
+
+// maxTraceFile, in bytes: in memory a trace may take ten times that.
+const maxTraceFile = 128 << 20
+
+// readDeployment reads profile and trace.
+func (f *benchFlags) readDeployment(cmd *cobra.Command) error {
+	o := &f.options
+	if f.profile != "" {
+		p, err := fromFile(cmd.Context(), f.profile, maxProfileFile, fleet.ReadProfile)
+		if err != nil {
+			return fmt.Errorf("--profile %s: %w", f.profile, err)
+		}
+		o.Profile = &p
+	}
+	if f.trace == "" {
+		return nil
+	}
+	t, err := fromFile(cmd.Context(), f.trace, maxTraceFile, fleet.ReadAnyTrace)
+	if err != nil {
+		return fmt.Errorf("--trace %s: %w", f.trace, err)
+	}
+	name := filepath.Base(f.trace)
+	o.Trace, o.TraceName = t, printable(strings.TrimSuffix(name, filepath.Ext(name)))
+	if !cmd.Flags().Changed("duration") {
+		o.Duration = min(t.Length().Truncate(time.Second)+time.Minute, bench.MaxDuration)
+	}
 	return nil
 }
 

@@ -26,6 +26,12 @@ type Options struct {
 	Scenarios []string
 	Duration  time.Duration
 	Schedule  *Schedule
+	// Trace is replayed for Duration instead of scenarios, as scenario
+	// trace:<TraceName>.
+	Trace     *fleet.Trace
+	TraceName string
+	// Profile is the deployment; nil is the published one.
+	Profile *fleet.Profile
 	// Policies by name: load, recompute, static:<tokens>+<waiting>,
 	// best-static, tuned, oracle.
 	Policies []string
@@ -99,16 +105,40 @@ func (o Options) limits() error {
 }
 
 func (o Options) tracks() ([]track, error) {
+	tracks, err := o.namedTracks()
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tracks {
+		for _, p := range t.phases {
+			if err := p.Scenario.Validate(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return tracks, nil
+}
+
+func (o Options) namedTracks() ([]track, error) {
+	profile := fleet.Published()
+	if o.Profile != nil {
+		profile = *o.Profile
+	}
 	if o.Schedule != nil {
-		return []track{{name: o.Schedule.Name, schedule: true, phases: o.Schedule.Phases}}, nil
+		phases, err := o.Schedule.on(profile)
+		return []track{{name: o.Schedule.Name, schedule: true, phases: phases}}, err
 	}
 	if err := checkDuration(o.Duration); err != nil {
 		return nil, err
 	}
+	if o.Trace != nil {
+		s := fleet.Scenario{Name: "trace:" + o.TraceName, Profile: profile, Workload: fleet.Workload{Trace: o.Trace}}
+		return []track{{name: s.Name, phases: []lab.Phase{{Scenario: s, Duration: o.Duration}}}}, nil
+	}
 	var tracks []track
 	seen := map[string]bool{}
 	for _, name := range o.Scenarios {
-		s, err := fleet.ByName(name)
+		s, err := fleet.ByNameOn(profile, name)
 		if err != nil {
 			return nil, err
 		}

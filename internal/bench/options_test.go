@@ -3,6 +3,8 @@ package bench
 import (
 	"testing"
 	"time"
+
+	"github.com/kvtuner/kvtuner/internal/fleet"
 )
 
 // small is a matrix that takes no time.
@@ -11,6 +13,33 @@ func small() Options {
 		Scenarios: []string{"1k-c4"}, Duration: 20 * time.Second, Policies: []string{"load", "static:1024+8"},
 		Seeds: 2, FirstSeed: 1, Scrape: 5 * time.Second, Parallel: 2,
 	}
+}
+
+func TestProfileAndTraceMakeTheTracks(t *testing.T) {
+	p := fleet.Published()
+	p.Name, p.BlockTokens = "mine", 16
+	day, err := ParseSchedule("day", []byte("- {scenario: 1k-c4, duration: 5s}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace := &fleet.Trace{Requests: []fleet.TraceRequest{{PrefixTokens: 64, NewTokens: 1, OutputTokens: 1}}}
+	for want, change := range map[string]func(*Options){
+		"1k-c4":      func(*Options) {},
+		"day":        func(o *Options) { o.Schedule = &day },
+		"trace:mine": func(o *Options) { o.Trace, o.TraceName = trace, "mine" },
+	} {
+		o := small()
+		o.Profile = &p
+		change(&o)
+		got, err := o.plan()
+		if err != nil || len(got.tracks) != 1 || got.tracks[0].name != want || got.tracks[0].phases[0].Scenario.Profile.Name != "mine" {
+			t.Errorf("%+v, %v; want %s on the profile", got.tracks, err, want)
+		}
+	}
+	p.BlockTokens = 48
+	o := small()
+	o.Profile = &p
+	mention(t, o.Validate(), []string{`"1k-c4"`, "1024 tokens is not a multiple of the profile's blockTokens, 48"})
 }
 
 func TestOptionErrors(t *testing.T) {

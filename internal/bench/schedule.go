@@ -19,11 +19,13 @@ type Schedule struct {
 	Phases []lab.Phase
 }
 
+// MaxDuration is the most virtual time of a scenario or phase.
+const MaxDuration = 24 * time.Hour
+
 // maxPhases and the duration limits keep a typing error from running for days.
 const (
 	maxPhases   = 200
 	minDuration = time.Second
-	maxDuration = 24 * time.Hour
 )
 
 // ParseSchedule reads a YAML list of `- {scenario: 8k-c64, duration: 25m}`.
@@ -43,6 +45,19 @@ func ParseSchedule(name string, raw []byte) (Schedule, error) {
 		s.Phases = append(s.Phases, phase)
 	}
 	return s, nil
+}
+
+// on is the schedule's phases on another deployment.
+func (s Schedule) on(p fleet.Profile) ([]lab.Phase, error) {
+	var phases []lab.Phase
+	for _, phase := range s.Phases {
+		scenario, err := fleet.ByNameOn(p, phase.Scenario.Name)
+		if err != nil {
+			return nil, err
+		}
+		phases = append(phases, lab.Phase{Scenario: scenario, Duration: phase.Duration})
+	}
+	return phases, nil
 }
 
 type phaseText struct {
@@ -80,8 +95,8 @@ func parsePhase(p phaseText) (lab.Phase, error) {
 
 // checkDuration accepts whole seconds: statistics are kept per second.
 func checkDuration(d time.Duration) error {
-	if d < minDuration || d > maxDuration || d%time.Second != 0 {
-		return fmt.Errorf("duration %v: want whole seconds from %v to %v", d, minDuration, maxDuration)
+	if d < minDuration || d > MaxDuration || d%time.Second != 0 {
+		return fmt.Errorf("duration %v: want whole seconds from %v to %v", d, minDuration, MaxDuration)
 	}
 	return nil
 }

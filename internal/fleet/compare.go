@@ -97,7 +97,7 @@ func (o CompareOptions) checkRun(k runKey) error {
 	if block := int(o.Profile.BlockTokens); k.prefix < block {
 		return fmt.Errorf("a prefix shorter than a block of %d tokens, the profile's blockTokens, is never shared", block)
 	}
-	return o.scenario(k).validate()
+	return o.scenario(k).Validate()
 }
 
 // isFitted tells which reports are fitted.

@@ -43,21 +43,23 @@ func (o Options) validate() error {
 	if o.Policy == nil {
 		return errors.New("policy: must not be nil")
 	}
-	return o.Scenario.validate()
+	return o.Scenario.Validate()
 }
 
-func (s Scenario) validate() error {
+// Validate reports what is impossible about deployment and workload, and about
+// the two together.
+func (s Scenario) Validate() error {
 	if err := errors.Join(s.Profile.Validate(), s.Workload.Validate()); err != nil {
 		return fmt.Errorf("scenario %q: %w", s.Name, err)
 	}
 	block := int(s.Profile.BlockTokens)
 	for _, c := range s.Workload.Prefixes {
 		if c.Tokens%block != 0 {
-			return fmt.Errorf("scenario %q: prefix of %d tokens is not a multiple of the block size %d", s.Name, c.Tokens, block)
+			return fmt.Errorf("scenario %q: prefix of %d tokens is not a multiple of the profile's blockTokens, %d", s.Name, c.Tokens, block)
 		}
 	}
 	if longest := s.Workload.longestRequest(); longest > int(s.Profile.GPUCacheTokens)/block*block {
-		return fmt.Errorf("scenario %q: a request of %d tokens does not fit the GPU cache of %v", s.Name, longest, s.Profile.GPUCacheTokens)
+		return fmt.Errorf("scenario %q: a request of %d tokens does not fit the profile's gpuCacheTokens, %.10g", s.Name, longest, s.Profile.GPUCacheTokens)
 	}
 	return nil
 }
@@ -143,7 +145,7 @@ func New(o Options) (*Fleet, error) {
 // and requests in flight stay; the number of engines and the block size cannot
 // change.
 func (f *Fleet) Switch(s Scenario) error {
-	if err := s.validate(); err != nil {
+	if err := s.Validate(); err != nil {
 		return fmt.Errorf("switch: %w", err)
 	}
 	if s.Profile.Replicas != f.profile.Replicas || s.Profile.BlockTokens != f.profile.BlockTokens {

@@ -21,27 +21,32 @@ const maxStreams = 4096
 
 var (
 	cellName    = regexp.MustCompile(`^([1248])k-c([1-9][0-9]{0,3})$`)
-	namedBuilds = map[string]func() Scenario{
-		"mixed-c64":              func() Scenario { return Scenario{Profile: Published(), Workload: mixed(64)} },
-		"mixed-c64-slow-storage": func() Scenario { return Scenario{Profile: Published().SlowStorage(4), Workload: mixed(64)} },
-		"mixed-c64-dear-prefill": func() Scenario { return Scenario{Profile: Published().PrefillCost(3), Workload: mixed(64)} },
-		"8k-c32-slow-storage":    func() Scenario { return Scenario{Profile: Published().SlowStorage(4), Workload: cell(8192, 32)} },
-		"4k-c64-cheap-prefill":   func() Scenario { return Scenario{Profile: Published().PrefillCost(1. / 3), Workload: cell(4096, 64)} },
-		"4k-bursts":              func() Scenario { return Scenario{Profile: Published(), Workload: bursts(4096, 18, 6)} },
-		"8k-bursts":              func() Scenario { return Scenario{Profile: Published(), Workload: bursts(8192, 13, 4)} },
-		"4k-poisson":             func() Scenario { return Scenario{Profile: Published(), Workload: poisson(4096, 9)} },
-		"heavy-tail-c64":         func() Scenario { return Scenario{Profile: Published(), Workload: heavyTail(64)} },
-		"zipf-c64":               func() Scenario { return Scenario{Profile: Published(), Workload: popular(4096, 64)} },
-		"chat-c256":              func() Scenario { return Scenario{Profile: Published(), Workload: chat(256)} },
+	namedBuilds = map[string]func(Profile) (Profile, Workload){
+		"mixed-c64":              func(p Profile) (Profile, Workload) { return p, mixed(64) },
+		"mixed-c64-slow-storage": func(p Profile) (Profile, Workload) { return p.SlowStorage(4), mixed(64) },
+		"mixed-c64-dear-prefill": func(p Profile) (Profile, Workload) { return p.PrefillCost(3), mixed(64) },
+		"8k-c32-slow-storage":    func(p Profile) (Profile, Workload) { return p.SlowStorage(4), cell(8192, 32) },
+		"4k-c64-cheap-prefill":   func(p Profile) (Profile, Workload) { return p.PrefillCost(1. / 3), cell(4096, 64) },
+		"4k-bursts":              func(p Profile) (Profile, Workload) { return p, bursts(4096, 18, 6) },
+		"8k-bursts":              func(p Profile) (Profile, Workload) { return p, bursts(8192, 13, 4) },
+		"4k-poisson":             func(p Profile) (Profile, Workload) { return p, poisson(4096, 9) },
+		"heavy-tail-c64":         func(p Profile) (Profile, Workload) { return p, heavyTail(64) },
+		"zipf-c64":               func(p Profile) (Profile, Workload) { return p, popular(4096, 64) },
+		"chat-c256":              func(p Profile) (Profile, Workload) { return p, chat(256) },
 	}
 )
 
-// ByName builds a scenario: a cell "<prefix>-c<streams>" such as "8k-c64", or
-// one of Names. An unknown name is an error that lists what is allowed.
-func ByName(name string) (Scenario, error) {
+// ByName builds a scenario of the published deployment: a cell
+// "<prefix>-c<streams>" such as "8k-c64", or one of Names. An unknown name is an
+// error that lists what is allowed.
+func ByName(name string) (Scenario, error) { return ByNameOn(Published(), name) }
+
+// ByNameOn builds a scenario of another deployment; what is slow, cheap or dear
+// about it is so in comparison to that deployment.
+func ByNameOn(p Profile, name string) (Scenario, error) {
 	if build, ok := namedBuilds[name]; ok {
-		s := build()
-		s.Name = name
+		s := Scenario{Name: name}
+		s.Profile, s.Workload = build(p)
 		return s, nil
 	}
 	m := cellName.FindStringSubmatch(name)
@@ -53,7 +58,7 @@ func ByName(name string) (Scenario, error) {
 	if streams > maxStreams {
 		return Scenario{}, unknownScenario(name)
 	}
-	return Scenario{Name: name, Profile: Published(), Workload: cell(kilo*1024, streams)}, nil
+	return Scenario{Name: name, Profile: p, Workload: cell(kilo*1024, streams)}, nil
 }
 
 func unknownScenario(name string) error {

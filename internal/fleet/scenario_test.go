@@ -12,7 +12,7 @@ func TestEveryNameIsAScenario(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if err := s.validate(); err != nil || s.Name != name {
+		if err := s.Validate(); err != nil || s.Name != name {
 			t.Errorf("%s: named %q, %v", name, s.Name, err)
 		}
 	}
@@ -79,5 +79,21 @@ func TestWorkloadRefusals(t *testing.T) {
 	s, _ := ByName("1k-c4")
 	if _, err := New(Options{Scenario: s}); err == nil {
 		t.Error("a fleet without a policy was built")
+	}
+}
+
+// A scenario is of the deployment it is built on, and what is slow about it is
+// slower than that.
+func TestScenariosOfAnotherDeployment(t *testing.T) {
+	p := Published()
+	p.Name, p.WriteGiBps = "mine", 8
+	for _, name := range Names() {
+		s, err := ByNameOn(p, name)
+		if err != nil || s.Profile.Name != "mine" || s.Name != name {
+			t.Errorf("%s: %v on %s, %v", name, s.Name, s.Profile.Name, err)
+		}
+	}
+	if s, _ := ByNameOn(p, "8k-c32-slow-storage"); s.Profile.WriteGiBps != 2 {
+		t.Errorf("slow storage writes %v GiB/s; want a quarter of 8", s.Profile.WriteGiBps)
 	}
 }

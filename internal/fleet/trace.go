@@ -37,6 +37,21 @@ const (
 	maxTraceLine    = 1 << 22 // bytes
 )
 
+// Length is the time from the start of the trace to its last arrival.
+func (t *Trace) Length() time.Duration { return t.Requests[len(t.Requests)-1].Arrival }
+
+// ReadAnyTrace reads a trace of either format, kvtuner's or Mooncake's, which its
+// first line tells.
+func ReadAnyTrace(r io.Reader) (*Trace, error) {
+	b := bufio.NewReaderSize(r, 1<<16)
+	head, _ := b.Peek(1 << 16) // a reader that fails will again
+	first, _, _ := bytes.Cut(head, []byte("\n"))
+	if bytes.Contains(first, []byte(`"hash_ids"`)) || bytes.Contains(first, []byte(`"timestamp"`)) {
+		return ReadMooncake(b)
+	}
+	return ReadTrace(b)
+}
+
 // prefixes is how many there are.
 func (t *Trace) prefixes() int {
 	n := 0
@@ -132,7 +147,7 @@ type traceBuilder struct {
 func (b *traceBuilder) line(text []byte) error {
 	var l traceLine
 	if err := decodeStrictly(text, &l); err != nil {
-		return err
+		return fmt.Errorf("%w; a line of kvtuner's format is {\"arrival_s\": 0.25, \"prefix_id\": \"a\", \"prefix_tokens\": 4096, \"new_tokens\": 210, \"output_tokens\": 64}", err)
 	}
 	id, err := prefixID(l.PrefixID)
 	if err != nil {
@@ -203,7 +218,11 @@ func readLines(r io.Reader, line func([]byte) error) error {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 	}
-	if err := in.Err(); err != nil {
+	err := in.Err()
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = fmt.Errorf("is longer than %d MiB; want one request a line", maxTraceLine>>20)
+	}
+	if err != nil {
 		return fmt.Errorf("line %d: %w", n+1, err)
 	}
 	return nil

@@ -97,18 +97,18 @@ func TestTraceWorkloadRefusals(t *testing.T) {
 	one := &Trace{Requests: []TraceRequest{{PrefixTokens: 64, NewTokens: 1, OutputTokens: 1}}}
 	huge := &Trace{Requests: []TraceRequest{{PrefixTokens: 400000, NewTokens: 1, OutputTokens: 1}}}
 	for want, w := range map[string]Workload{
-		"excludes streams":        {Trace: one, Streams: 1},
-		"has no requests":         {Trace: &Trace{}},
-		"does not fit the GPU":    {Trace: huge},
-		"chat: is closed-loop":    {Chat: &Chat{Turns: 2, MaxTokens: 1000}, NewTokens: 1, OutputTokens: 1, Arrivals: Poisson(1)},
-		"mean turns 0.5":          {Chat: &Chat{Turns: 0.5, MaxTokens: 1000}, NewTokens: 1, OutputTokens: 1, Streams: 1},
-		"do not hold a first":     {Chat: &Chat{Turns: 2, MaxTokens: 10}, NewTokens: 10, OutputTokens: 1, Streams: 1},
-		"opening of -1":           {Chat: &Chat{Turns: 2, MaxTokens: 10, OpeningTokens: -1}, NewTokens: 1, OutputTokens: 1, Streams: 1},
-		"excludes prefix classes": {Chat: &Chat{Turns: 2, MaxTokens: 10}, Prefixes: []PrefixClass{{Tokens: 64, Weight: 1}}, NewTokens: 1, OutputTokens: 1, Streams: 1},
-		"zipf: -1":                {Zipf: -1, Prefixes: []PrefixClass{{Tokens: 64, Weight: 1, Count: 1}}, NewTokens: 1, OutputTokens: 1, Streams: 1},
-		"think time: -1s":         {Think: -time.Second, Prefixes: []PrefixClass{{Tokens: 64, Weight: 1, Count: 1}}, NewTokens: 1, OutputTokens: 1, Streams: 1},
+		"excludes streams":                          {Trace: one, Streams: 1},
+		"has no requests":                           {Trace: &Trace{}},
+		"does not fit the profile's gpuCacheTokens": {Trace: huge},
+		"chat: is closed-loop":                      {Chat: &Chat{Turns: 2, MaxTokens: 1000}, NewTokens: 1, OutputTokens: 1, Arrivals: Poisson(1)},
+		"mean turns 0.5":                            {Chat: &Chat{Turns: 0.5, MaxTokens: 1000}, NewTokens: 1, OutputTokens: 1, Streams: 1},
+		"do not hold a first":                       {Chat: &Chat{Turns: 2, MaxTokens: 10}, NewTokens: 10, OutputTokens: 1, Streams: 1},
+		"opening of -1":                             {Chat: &Chat{Turns: 2, MaxTokens: 10, OpeningTokens: -1}, NewTokens: 1, OutputTokens: 1, Streams: 1},
+		"excludes prefix classes":                   {Chat: &Chat{Turns: 2, MaxTokens: 10}, Prefixes: []PrefixClass{{Tokens: 64, Weight: 1}}, NewTokens: 1, OutputTokens: 1, Streams: 1},
+		"zipf: -1":                                  {Zipf: -1, Prefixes: []PrefixClass{{Tokens: 64, Weight: 1, Count: 1}}, NewTokens: 1, OutputTokens: 1, Streams: 1},
+		"think time: -1s":                           {Think: -time.Second, Prefixes: []PrefixClass{{Tokens: 64, Weight: 1, Count: 1}}, NewTokens: 1, OutputTokens: 1, Streams: 1},
 	} {
-		err := Scenario{Name: "bad", Profile: Published(), Workload: w}.validate()
+		err := Scenario{Name: "bad", Profile: Published(), Workload: w}.Validate()
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v; want one with %q", err, want)
 		}
@@ -174,7 +174,7 @@ func fuzzTrace(t *testing.T, trace *Trace, err error) {
 		t.Fatalf("accepted, but not valid: %v", err)
 	}
 	s := Scenario{Name: "fuzz", Profile: Published(), Workload: w}
-	if s.validate() != nil || len(trace.Requests) > 50 || trace.longest() > 20000 || trace.Requests[len(trace.Requests)-1].Arrival > time.Minute {
+	if s.Validate() != nil || len(trace.Requests) > 50 || trace.longest() > 20000 || trace.Requests[len(trace.Requests)-1].Arrival > time.Minute {
 		return
 	}
 	f, err := New(Options{Scenario: s, Policy: noPolicy{}})
@@ -204,4 +204,28 @@ func FuzzReadMooncake(f *testing.F) {
 		trace, err := ReadMooncake(bytes.NewReader(b))
 		fuzzTrace(t, trace, err)
 	})
+}
+
+func TestFirstLineTellsTheFormat(t *testing.T) {
+	own := `{"arrival_s": 0.5, "prefix_id": "a", "prefix_tokens": 64, "new_tokens": 10, "output_tokens": 4}`
+	mooncake := `{"timestamp": 500, "input_length": 74, "output_length": 4, "hash_ids": [1]}`
+	for text, want := range map[string]string{
+		own + "\n" + own:           "",
+		mooncake + "\n" + mooncake: "",
+		own + "\n" + mooncake:      `read trace: line 2: json: unknown field "timestamp"`,
+		mooncake + "\n" + own:      `read Mooncake trace: line 2: json: unknown field "arrival_s"`,
+		"":                         "read trace: it has no requests",
+		"requests: 5":              "a line of kvtuner's format is",
+	} {
+		trace, err := ReadAnyTrace(strings.NewReader(text))
+		if want == "" {
+			if err != nil || len(trace.Requests) != 2 || trace.Length() != 500*time.Millisecond {
+				t.Errorf("%s: %+v, %v", text, trace, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v; want one with %q", text, err, want)
+		}
+	}
 }
