@@ -24,6 +24,7 @@ type Config struct {
 	Log        LogConfig        `mapstructure:"log"`
 	Prometheus PrometheusConfig `mapstructure:"prometheus"`
 	History    HistoryConfig    `mapstructure:"history"`
+	Kubernetes KubernetesConfig `mapstructure:"kubernetes"`
 	// Pools are tuned independently of each other.
 	Pools []PoolConfig `mapstructure:"-"`
 }
@@ -50,7 +51,8 @@ type PoolConfig struct {
 
 // StoreConfig says where a pool's parameter document lives.
 type StoreConfig struct {
-	File string `mapstructure:"file"`
+	File      string          `mapstructure:"file"`
+	ConfigMap ConfigMapConfig `mapstructure:"configMap"`
 }
 
 // EnvPrefix starts the environment variables that override the file: the path
@@ -93,6 +95,7 @@ func setDefaults(v *viper.Viper) {
 	v.SetDefault("log.level", "info")
 	v.SetDefault("log.format", "text")
 	setPrometheusDefaults(v)
+	setKubernetesDefaults(v)
 	v.SetDefault("history.path", "kvtuner-history.db")
 	v.SetDefault("history.maxPerPool", 10000)
 	v.SetDefault("history.maxAge", "2160h")
@@ -142,7 +145,7 @@ func decodeConfig(all map[string]any) (Config, error) {
 	}
 	var errs []error
 	for i, raw := range list {
-		p := PoolConfig{Settings: DefaultSettings()}
+		p := PoolConfig{Settings: DefaultSettings(), Store: StoreConfig{ConfigMap: ConfigMapConfig{Key: defaultConfigMapKey}}}
 		if err := decodeStrictly(defaults, &p); err != nil {
 			return Config{}, fmt.Errorf("defaults: %w", err)
 		}
@@ -245,24 +248,25 @@ func numberHook(from, to reflect.Type, value any) (any, error) {
 }
 
 func (c Config) validate() error {
-	errs := []error{c.Log.validate(), c.Prometheus.validate(), c.History.validate()}
+	errs := []error{c.Log.validate(), c.Prometheus.validate(), c.History.validate(), c.Kubernetes.validate()}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		errs = append(errs, fmt.Errorf("listen: %q is not host:port: %w", c.Listen, err))
 	}
-	names, files := map[string]bool{}, map[string]bool{}
+	names, places := map[string]bool{}, map[string]bool{}
 	for i, p := range c.Pools {
 		errs = append(errs, p.Validate())
 		if names[p.Name] {
 			errs = append(errs, fmt.Errorf("pools[%d].name: %q is there twice; each pool has one tuner", i, p.Name))
 		}
 		names[p.Name] = true
-		if p.Store.File == "" {
-			errs = append(errs, fmt.Errorf("pools[%d].store.file: is empty; give the path of the pool's parameter document", i))
+		if err := p.Store.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("pools[%d].store: %w", i, err))
+			continue
 		}
-		if files[p.Store.File] {
-			errs = append(errs, fmt.Errorf("pools[%d].store.file: %q belongs to another pool; each pool has its own document", i, p.Store.File))
+		if places[p.Store.place()] {
+			errs = append(errs, fmt.Errorf("pools[%d].store: %q belongs to another pool; each pool has its own document", i, p.Store.place()))
 		}
-		files[p.Store.File] = true
+		places[p.Store.place()] = true
 	}
 	return errors.Join(errs...)
 }

@@ -115,7 +115,7 @@ func TestLoadConfigErrors(t *testing.T) {
 		{"block too short for its samples", pool("scrapeInterval: 1s\n  trial: {block: 30s, washout: 27s}"), "trial.block"},
 		{"two of a name", minimal + "- {name: Qwen2.5-32B, store: {file: other.json}}\n", "is there twice"},
 		{"two of a file", minimal + "- {name: b, store: {file: params.json}}\n", "belongs to another pool"},
-		{"no store", "prometheus: {url: \"http://x\"}\npools: [{name: a}]", "store.file: is empty"},
+		{"no store", "prometheus: {url: \"http://x\"}\npools: [{name: a}]", "store: is empty"},
 		{"mode", pool("mode: turbo"), `mode: "turbo" is not allowed`},
 		{"bare number as duration", pool("trial: {block: 150}"), "150 is not a duration; write it with a unit"},
 		{"bad duration", pool("trial: {block: 5 minutes}"), `"5 minutes" is not a duration`},

@@ -37,6 +37,22 @@ type Status struct {
 	Decisions []store.Decision   `json:"decisions,omitempty"`
 }
 
+// NotReady says why the pool is not being tuned; empty if it is. A pool that lacks
+// data of its engines or of the plugin is not, whatever else goes well.
+func (s Status) NotReady() string {
+	switch {
+	case s.Error != "":
+		return s.Error
+	case !s.Ready && s.Doing == "":
+		return "waiting for the first step"
+	case !s.Ready:
+		return s.Doing
+	case s.LastWhy != "":
+		return "data is missing: " + s.LastWhy
+	}
+	return ""
+}
+
 // TrialStatus is a trial in progress.
 type TrialStatus struct {
 	ID        string       `json:"id"`

@@ -37,6 +37,8 @@ type daemon struct {
 	log      *slog.Logger
 	ticks    ticks
 	tuners   []*tuner.Tuner
+	cluster  *cluster // nil if Kubernetes is not used
+	lease    tuner.LeaseConfig
 	history  *store.History
 	listener net.Listener
 	server   *http.Server
@@ -51,13 +53,17 @@ func newDaemon(c tuner.Config, log *slog.Logger, t ticks) (*daemon, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
+	k, err := newCluster(c, log)
+	if err != nil {
+		return nil, err
+	}
 	history, err := store.OpenHistory(store.HistoryOptions{
 		Path: c.History.Path, MaxPerPool: c.History.MaxPerPool, MaxAge: c.History.MaxAge,
 	})
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{log: log, ticks: t, history: history, release: api.Close}
+	d := &daemon{log: log, ticks: t, history: history, release: api.Close, cluster: k, lease: c.Kubernetes.Lease}
 	if err := d.build(c, api); err != nil {
 		return nil, errors.Join(err, history.Close())
 	}
@@ -97,17 +103,35 @@ func (d *daemon) build(c tuner.Config, api tuner.Prometheus) error {
 
 func (d *daemon) buildTuners(c tuner.Config, api tuner.Prometheus, r prometheus.Registerer) error {
 	for _, p := range c.Pools {
-		t, err := tuner.New(tuner.Options{
+		o := tuner.Options{
 			Settings: p.Settings, Prometheus: api, QueryTimeout: c.Prometheus.Timeout,
-			Documents: &lateFile{o: store.FileOptions{Path: p.Store.File, Pool: p.Name, Logger: d.log}},
-			Journal:   d.history, Logger: d.log, Registerer: r,
-		})
+			Journal: d.history, Logger: d.log, Registerer: r,
+		}
+		t, err := d.buildTuner(p, o)
 		if err != nil {
 			return fmt.Errorf("pool %q: %w", p.Name, err)
 		}
 		d.tuners = append(d.tuners, t)
 	}
 	return nil
+}
+
+// buildTuner puts the pool's documents where the configuration wants them.
+func (d *daemon) buildTuner(p tuner.PoolConfig, o tuner.Options) (*tuner.Tuner, error) {
+	if p.Store.File != "" {
+		o.Documents = &lateFile{o: store.FileOptions{Path: p.Store.File, Pool: p.Name, Logger: d.log}}
+		return tuner.New(o)
+	}
+	documents, err := d.cluster.documents(p)
+	if err != nil {
+		return nil, err
+	}
+	o.Documents, o.Journal = documents, d.cluster.journal(o.Journal, documents)
+	t, err := tuner.New(o)
+	if err == nil {
+		d.cluster.report(t, documents)
+	}
+	return t, err
 }
 
 func (d *daemon) announce(c tuner.Config) {
@@ -124,16 +148,17 @@ func (d *daemon) announce(c tuner.Config) {
 func (d *daemon) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var loops sync.WaitGroup
-	for _, t := range d.tuners {
-		pace := d.ticks(ctx, t.Interval())
-		loops.Go(func() { t.Run(ctx, pace) })
-	}
+	tuned := make(chan error, 1)
+	go func() { tuned <- d.cluster.lead(ctx, d.lease, d.tune) }()
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(d.listener) }()
 
 	var errs []error
 	select {
+	case err := <-tuned: // before ctx ended: another replica leads, and this one starts over
+		tuned <- nil
+		errs = append(errs, err, d.stopServing())
+		<-served
 	case <-ctx.Done():
 		d.log.Info("kvtuner is stopping")
 		errs = append(errs, d.stopServing())
@@ -142,9 +167,21 @@ func (d *daemon) run(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("serving HTTP: %w", err))
 		stop()
 	}
-	loops.Wait()
+	errs = append(errs, <-tuned)
 	d.release()
+	d.cluster.close()
 	return errors.Join(append(errs, d.history.Close())...)
+}
+
+// tune all pools until ctx ends.
+func (d *daemon) tune(ctx context.Context) {
+	var loops sync.WaitGroup
+	for _, t := range d.tuners {
+		pace := d.ticks(ctx, t.Interval())
+		loops.Go(func() { t.Run(ctx, pace) })
+	}
+	loops.Go(func() { d.cluster.runReporters(ctx, d.ticks) })
+	loops.Wait()
 }
 
 func (d *daemon) stopServing() error {

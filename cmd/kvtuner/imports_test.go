@@ -18,8 +18,9 @@ var rules = map[string][]string{
 	"internal/fleet": {"/tuner", "/store/configmap", "/cmd/", "internal/prom", "internal/lab"},
 	"internal/prom":  {"kvtuner/plugin", "kvtuner/store", "/tuner", "/cmd/"},
 
-	// The only room that talks to Kubernetes; cmd/kvtuner and the adapters choose it.
+	// The rooms that talk to Kubernetes; cmd/kvtuner and the adapters choose them.
 	"store/configmap": {"/tuner", "/plugin", "/internal/", "/cmd/", "prometheus/"},
+	"tuner/kube":      {"kvtuner/plugin", "/internal/", "/cmd/"},
 }
 
 // The Go toolchain's own vendored or std "internal" packages are not ours.

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kvtuner/kvtuner/plugin"
+	"github.com/kvtuner/kvtuner/store"
 )
 
 // PluginType is the type of the plugin in an EndpointPickerConfig.
@@ -42,10 +43,22 @@ type Options struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil exports none.
 	Registerer prometheus.Registerer
+	// OpenConfigMap opens what tuning.configMap names; nil refuses that setting.
+	OpenConfigMap OpenConfigMap
 }
 
+// Watcher follows a pool's parameter document; every reader of package store and
+// below is one.
+type Watcher interface {
+	Watch(ctx context.Context) <-chan store.Update
+}
+
+// OpenConfigMap opens the ConfigMap of a pool. It is the adapter's own business:
+// this package does not know Kubernetes.
+type OpenConfigMap func(m plugin.ConfigMap, pool string, log *slog.Logger) (Watcher, error)
+
 // New makes an adapter. It lives until ctx ends: until then it follows the
-// parameter file, and forgets what is over. Errors name the setting, its value
+// parameter document, and forgets what is over. Errors name the setting, its value
 // and what is allowed.
 func New(ctx context.Context, o Options) (*Adapter, error) {
 	if o.Now == nil {
@@ -72,7 +85,7 @@ func New(ctx context.Context, o Options) (*Adapter, error) {
 		metrics: m,
 		policy:  policy,
 	}
-	if err := a.start(ctx, o.Config.Pool); err != nil {
+	if err := a.start(ctx, o); err != nil {
 		return nil, err
 	}
 	return a, nil

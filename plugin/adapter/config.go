@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -35,10 +36,6 @@ func ParseConfig(raw []byte) (Config, error) {
 	c.Policy = policy
 	if err := errors.Join(own, err); err != nil {
 		return Config{}, err
-	}
-	if policy.Tuning != nil && policy.Tuning.ConfigMap != nil {
-		return Config{}, &store.FieldError{Field: "tuning.configMap", Value: policy.Tuning.ConfigMap.Name,
-			Allowed: "tuning.file: reading the ConfigMap through the API server needs the ConfigMap store, which this Endpoint Picker does not have; mount the ConfigMap and name the file"}
 	}
 	return c, nil
 }
@@ -99,10 +96,17 @@ func takeString(name string, value json.RawMessage, field *string) error {
 }
 
 // PoolFlag is the value of the EPP's flag --pool-name, empty if there is none.
-func PoolFlag() string {
-	flag := pflag.Lookup("pool-name")
-	if flag == nil {
-		return ""
+func PoolFlag() string { return flagValue("pool-name") }
+
+// KubeconfigFlag is the value of the EPP's flag --kubeconfig, empty if there is none.
+func KubeconfigFlag() string { return flagValue("kubeconfig") }
+
+func flagValue(name string) string {
+	if f := pflag.Lookup(name); f != nil {
+		return f.Value.String()
 	}
-	return flag.Value.String()
+	if f := flag.Lookup(name); f != nil {
+		return f.Value.String()
+	}
+	return ""
 }

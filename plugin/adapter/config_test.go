@@ -75,7 +75,6 @@ func TestParseConfigOwnFields(t *testing.T) {
 		{"policy's field twice", `{"pool":"a","loadPolicy":"disable",` + policy + `}`, Config{}, []string{"loadPolicy"}},
 		{"several faults", `{"pool":7,"loadPolicy":"x","nonsense":1}`, Config{}, []string{"pool", "loadPolicy", "nonsense"}},
 		{"trailing bytes", `{"pool":"a",` + policy + `} {}`, Config{}, []string{"after"}},
-		{"config map", `{` + policy + `,"tuning":{"configMap":{"name":"kv"}}}`, Config{}, []string{"tuning.configMap", "ConfigMap store", "tuning.file"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := ParseConfig([]byte(test.raw))

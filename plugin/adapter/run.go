@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kvtuner/kvtuner/plugin"
 	"github.com/kvtuner/kvtuner/store"
 )
 
 // sweepInterval is how often what is over is looked for.
 const sweepInterval = time.Minute
 
-// start follows the parameter file, if there is one, until ctx ends.
-func (a *Adapter) start(ctx context.Context, pool string) error {
-	updates, err := a.watch(ctx, pool)
+// start follows the parameter document, if there is one, until ctx ends.
+func (a *Adapter) start(ctx context.Context, o Options) error {
+	updates, err := a.watch(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -24,20 +25,40 @@ func (a *Adapter) start(ctx context.Context, pool string) error {
 
 // watch is nil if no document is read. What is there already is in force when
 // it returns: the first request must not run on less than is known.
-func (a *Adapter) watch(ctx context.Context, pool string) (<-chan store.Update, error) {
+func (a *Adapter) watch(ctx context.Context, o Options) (<-chan store.Update, error) {
 	tuning := a.policy.Config().Tuning
 	if tuning == nil {
 		return nil, nil
 	}
-	reader, err := store.OpenFileReader(store.FileOptions{Path: tuning.File, Pool: pool, Logger: a.log})
+	reader, err := a.open(tuning, o)
 	if err != nil {
-		return nil, fmt.Errorf("tuning.file: %w", err)
+		return nil, err
 	}
 	updates := reader.Watch(ctx)
 	if first, ok := <-updates; ok {
 		a.update(first)
 	}
 	return updates, nil
+}
+
+// open what tuning names.
+func (a *Adapter) open(tuning *plugin.Tuning, o Options) (Watcher, error) {
+	if tuning.ConfigMap == nil {
+		reader, err := store.OpenFileReader(store.FileOptions{Path: tuning.File, Pool: o.Config.Pool, Logger: a.log})
+		if err != nil {
+			return nil, fmt.Errorf("tuning.file: %w", err)
+		}
+		return reader, nil
+	}
+	if o.OpenConfigMap == nil {
+		return nil, &store.FieldError{Field: "tuning.configMap", Value: tuning.ConfigMap.Name,
+			Allowed: "tuning.file: this Endpoint Picker does not read ConfigMaps; mount it and name the file"}
+	}
+	reader, err := o.OpenConfigMap(*tuning.ConfigMap, o.Config.Pool, a.log)
+	if err != nil {
+		return nil, fmt.Errorf("tuning.configMap: %w", err)
+	}
+	return reader, nil
 }
 
 func (a *Adapter) run(ctx context.Context, updates <-chan store.Update) {

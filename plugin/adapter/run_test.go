@@ -148,3 +148,35 @@ func TestEverythingAtOnce(t *testing.T) {
 		t.Errorf("%d requests remembered after all ended", got)
 	}
 }
+
+// TestParametersFromAConfigMap: the names reach what opens it, and its documents
+// the policy.
+func TestParametersFromAConfigMap(t *testing.T) {
+	config, err := ParseConfig([]byte(`{"tuning":{"configMap":{"namespace":"llm","name":"kv"}},` + threshold[1:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(t.Context(), Options{Config: config}); err == nil || !strings.Contains(err.Error(), "tuning.configMap") {
+		t.Errorf("without Kubernetes: %v", err)
+	}
+	memory := store.NewMemory("qwen")
+	if err := memory.Swap(t.Context(), document(1, 7)); err != nil {
+		t.Fatal(err)
+	}
+	a, err := New(t.Context(), Options{Config: config, OpenConfigMap: func(m plugin.ConfigMap, pool string, _ *slog.Logger) (Watcher, error) {
+		if want := (plugin.ConfigMap{Namespace: "llm", Name: "kv", Key: plugin.DefaultConfigMapKey}); m != want || pool != "qwen" {
+			t.Errorf("opens %+v of pool %s", m, pool)
+		}
+		return memory, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := a.policy.InForce(); in.Revision != 1 {
+		t.Errorf("revision %d in force at start, want 1", in.Revision)
+	}
+	a.update(store.Update{Err: &store.StoppedError{Where: "key stop"}})
+	if in := a.policy.InForce(); in.Source != plugin.SourceConfig {
+		t.Errorf("in force %+v under the kill switch", in)
+	}
+}

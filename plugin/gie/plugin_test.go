@@ -58,7 +58,6 @@ func TestFactoryRefuses(t *testing.T) {
 		"no parameters": {"", []string{"plugin p", "parameters"}},
 		"bad value":     {`{"pool":"q","loadPolicy":"x"}`, []string{"plugin p", "loadPolicy"}},
 		"no pool":       {`{"loadPolicy":"disable"}`, []string{"plugin p", "pool"}},
-		"config map":    {`{"pool":"q","loadPolicy":"threshold","minExternalReusableTokens":1,"tuning":{"configMap":{"name":"kv"}}}`, []string{"plugin p", "tuning.configMap"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Factory("p", json.RawMessage(test.parameters), handle(context.Background()))

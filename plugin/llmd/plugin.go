@@ -66,7 +66,7 @@ func New(ctx context.Context, o Options) (*Plugin, error) {
 	if o.Name == "" {
 		o.Name = PluginType
 	}
-	a, err := adapter.New(ctx, adapter.Options{Config: o.Config, Now: o.Now, Logger: o.Logger, Registerer: o.Registerer})
+	a, err := adapter.New(ctx, adapter.Options{Config: o.Config, Now: o.Now, Logger: o.Logger, Registerer: o.Registerer, OpenConfigMap: openConfigMap})
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,6 @@ func TestFactoryRefuses(t *testing.T) {
 		"bad value":      {`{"pool":"q","loadPolicy":"x"}`, []string{"plugin p", "loadPolicy"}},
 		"no pool":        {`{"loadPolicy":"disable"}`, []string{"plugin p", "pool"}},
 		"repeated field": {`{"pool":"q","loadPolicy":"disable","loadPolicy":"disable"}`, []string{"plugin p", "loadPolicy"}},
-		"config map":     {`{"pool":"q","loadPolicy":"threshold","minExternalReusableTokens":1,"tuning":{"configMap":{"name":"kv"}}}`, []string{"plugin p", "tuning.configMap"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Factory("p", fwkplugin.StrictDecoder(json.RawMessage(test.parameters)), handle(context.Background()))

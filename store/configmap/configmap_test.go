@@ -220,7 +220,11 @@ func TestTakingOverFencesTheFormer(t *testing.T) {
 
 func TestHeldByServerSideApply(t *testing.T) {
 	apply := func(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		f := &metav1.FieldsV1{}
+		if err := f.UnmarshalJSON([]byte(fields)); err != nil {
+			t.Fatal(err)
+		}
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsV1: f}
 	}
 	const owned = `{"f:data":{"f:parameters.json":{}}}`
 	for name, test := range map[string]struct {

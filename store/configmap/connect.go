@@ -3,6 +3,7 @@ package configmap
 import (
 	"fmt"
 
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -31,4 +32,22 @@ func Connect(kubeconfig string) (c *rest.Config, namespace string, err error) {
 	c.QPS, c.Burst = requestsPerSecond, requestsAtOnce
 	c.UserAgent = "kvtuner"
 	return c, namespace, nil
+}
+
+// Find opens a reader where no client is at hand: it connects, and an empty
+// namespace is the one that Connect returns.
+func Find(kubeconfig string, o Options) (*Reader, error) {
+	config, namespace, err := Connect(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	client, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	o.Client = client
+	if o.Namespace == "" {
+		o.Namespace = namespace
+	}
+	return OpenReader(o)
 }

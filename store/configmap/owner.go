@@ -57,8 +57,12 @@ func (r *Reader) owns(fields *metav1.FieldsV1) bool {
 	if fields == nil {
 		return false
 	}
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return false
+	}
 	var set map[string]map[string]json.RawMessage
-	if err := json.Unmarshal(fields.GetRawBytes(), &set); err != nil {
+	if err := json.Unmarshal(raw, &set); err != nil {
 		return false
 	}
 	_, owned := set["f:data"]["f:"+r.o.Key]

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kvtuner/kvtuner/store"
 )
@@ -29,6 +31,13 @@ type Store struct {
 	seen *corev1.ConfigMap // as last read or written; nil if there was none
 	// claimed tells that this Store has taken the ConfigMap over.
 	claimed bool
+	uid     atomic.Value // types.UID, of seen
+}
+
+// Reference names the ConfigMap, for Events about it.
+func (s *Store) Reference() *corev1.ObjectReference {
+	uid, _ := s.uid.Load().(types.UID)
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: s.o.Namespace, Name: s.o.Name, UID: uid}
 }
 
 // Open checks the options; it sends no request.

@@ -68,6 +68,7 @@ func (s *Store) look(ctx context.Context) error {
 	}
 	if err == nil {
 		s.seen = cm
+		s.uid.Store(cm.UID)
 	}
 	return err
 }
@@ -100,6 +101,7 @@ func (s *Store) write(ctx context.Context, next *corev1.ConfigMap) error {
 	switch {
 	case err == nil:
 		s.seen, s.claimed = written, s.o.Identity != ""
+		s.uid.Store(written.UID)
 		return nil
 	case s.seen == nil && apierrors.IsForbidden(err):
 		return fmt.Errorf("%w: make the ConfigMap (kubectl create configmap -n %s %s), which a Role by name cannot allow a tuner", err, s.o.Namespace, s.o.Name)

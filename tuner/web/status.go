@@ -26,18 +26,7 @@ type PoolStatus struct {
 }
 
 func newPoolStatus(s tuner.Status) PoolStatus {
-	p := PoolStatus{Status: s}
-	switch {
-	case s.Error != "":
-		p.NotReady = s.Error
-	case !s.Ready:
-		p.NotReady = s.Doing
-	case s.LastWhy != "":
-		p.NotReady = "data is missing: " + s.LastWhy
-	}
-	if !s.Ready && p.NotReady == "" {
-		p.NotReady = "waiting for the first step"
-	}
+	p := PoolStatus{Status: s, NotReady: s.NotReady()}
 	p.Ready = p.NotReady == ""
 	return p
 }
