@@ -90,12 +90,12 @@ func distribution() *bargauge.PanelBuilder {
 
 func cut() *timeseries.PanelBuilder {
 	return stacked(lines("Where the threshold cuts",
-		"Share of the requests with evidence on either side of the minimum: below_minimum is cut off, reusable restores, queue_gate has enough tokens but its engine's queue is long, probe_ restores against the rule.",
+		"Share of the requests with evidence on either side of the minimum: below_minimum is cut off, reusable restores, queue_gate has enough tokens but its engine's queue is long, restore_dearer computes because restoring would cost more, probe_ restores against the rule.",
 		share, query{`sum by (reason) (rate(` + judged + `[$__rate_interval])) / ignoring (reason) group_left () sum(rate(` + judged + `[$__rate_interval]))`, "{{reason}}"})).
 		Max(1).Span(12)
 }
 
-const judged = `selective_kv_decisions_total{PLUGIN,reason=~"reusable|below_minimum|queue_gate|probe_.*"}`
+const judged = `selective_kv_decisions_total{PLUGIN,reason=~"reusable|below_minimum|queue_gate|restore_dearer|probe_.*"}`
 
 func quantiles() *timeseries.PanelBuilder {
 	return lines("Reusable tokens and the minimum",

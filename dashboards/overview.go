@@ -140,6 +140,6 @@ func waiting() *timeseries.PanelBuilder {
 
 func decisions() *timeseries.PanelBuilder {
 	return stacked(lines("Decisions on requests",
-		"What the plugin decided and why: below_minimum and queue_gate recompute, reusable restores, no_evidence leaves the request alone, probe_ lets a request restore against the rule to learn its cost.",
+		"What the plugin decided and why: below_minimum, queue_gate and restore_dearer recompute, reusable restores, no_evidence leaves the request alone, probe_ lets a request restore against the rule to learn its cost.",
 		perSecond, query{`sum by (action, reason) (rate(selective_kv_decisions_total{PLUGIN}[$__rate_interval])) > 0`, "{{action}}: {{reason}}"}))
 }

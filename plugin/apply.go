@@ -15,7 +15,7 @@ var (
 	ErrRevision = errors.New("document older than the one in force")
 	// ErrStatic means a policy without thresholds, for which documents mean
 	// nothing.
-	ErrStatic = errors.New(`load policy is not "threshold"`)
+	ErrStatic = errors.New(`load policy is neither "threshold" nor "adaptive"`)
 )
 
 // Apply puts a document in force, clamped to the configured bounds. A document
@@ -33,9 +33,8 @@ func (p *Policy) Apply(doc *store.Document) error {
 	if doc.Equal(p.inForce.Load().doc) {
 		return nil
 	}
-	bounds, maxAge := p.config.limits()
 	now := p.now()
-	s := compile(doc, bounds, maxAge, now, p.since(now))
+	s := compile(doc, p.config.limits(), now, p.since(now))
 	p.inForce.Store(s)
 	p.log.Info("parameters in force", "revision", s.revision, "baseline", s.params[baseline].String(), "clamped", s.clamped != [arms]bool{})
 	return nil
@@ -44,7 +43,7 @@ func (p *Policy) Apply(doc *store.Document) error {
 // check returns the label and the error of a document that is to be refused.
 func (p *Policy) check(doc *store.Document) (string, error) {
 	switch current := p.inForce.Load().revision; {
-	case p.config.LoadPolicy != Threshold:
+	case !p.config.Thresholds():
 		return documentStatic, ErrStatic
 	case doc == nil:
 		return documentInvalid, refuse("document", "nil", "a parameter document")

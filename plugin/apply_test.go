@@ -63,7 +63,7 @@ func TestApplyRefusesAndKeepsWhatIsInForce(t *testing.T) {
 func TestStaticConfigurationRulesUntilADocumentIsValid(t *testing.T) {
 	p, clk, _ := newPolicy(t, threshold(1024, 8))
 	_ = p.Apply(document(0, clk.now(), small))
-	want := InForce{Source: SourceConfig, Baseline: store.Params{MinExternalReusableTokens: 1024, MaxWaitingRequests: 8}}
+	want := InForce{Source: SourceConfig, Baseline: store.Params{MinExternalReusableTokens: 1024, MaxWaitingRequests: 8}, Costs: CostsNone}
 	if diff := cmp.Diff(want, p.InForce()); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)
 	}
@@ -96,7 +96,7 @@ func TestStopReturnsToTheStaticConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Stop(store.ErrStopped)
-	want := InForce{Source: SourceConfig, Baseline: store.Params{MinExternalReusableTokens: 1024, MaxWaitingRequests: 8}}
+	want := InForce{Source: SourceConfig, Baseline: store.Params{MinExternalReusableTokens: 1024, MaxWaitingRequests: 8}, Costs: CostsNone}
 	if diff := cmp.Diff(want, p.InForce()); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)
 	}

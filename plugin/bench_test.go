@@ -70,6 +70,55 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
+// BenchmarkDecideAdaptive is one decision that weighs the request by its cost, every
+// core at once; half of them restore.
+func BenchmarkDecideAdaptive(b *testing.B) {
+	for _, n := range fleets {
+		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
+			names, requests := fleet(n), traffic()
+			p := adaptivePolicy(b, names)
+			parallel(b, func(i int) {
+				r := requests[i%len(requests)]
+				r.Endpoint = names[i%n]
+				_ = p.Decide(&r)
+			})
+		})
+	}
+}
+
+// adaptivePolicy has engines of which every second runs so many requests that
+// computing is the dearer.
+func adaptivePolicy(b *testing.B, names []string) *Policy {
+	c := benchConfig()
+	c.MinExternalReusableTokens, c.MaxWaitingRequests = 64, 16
+	c.LoadPolicy, c.Tuning = Adaptive, &Tuning{File: "parameters.json"}
+	p, err := New(Options{Config: c, Pool: "p"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	doc := withCosts(document(1, time.Now(), c.Params()), costs)
+	if err := p.Apply(doc); err != nil {
+		b.Fatal(err)
+	}
+	for i, name := range names {
+		p.Observe(name, 0, time.Now())
+		p.ObserveRunning(name, i%2*64, time.Now())
+	}
+	return p
+}
+
+// BenchmarkObserveRunning is one sample of the running requests, with the factor
+// by which restores cost more worked out anew.
+func BenchmarkObserveRunning(b *testing.B) {
+	names := fleet(64)
+	p := adaptivePolicy(b, names)
+	at := time.Now()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		p.ObserveRunning(names[i%len(names)], i%64, at)
+	}
+}
+
 // BenchmarkDecideMutate is one decision and its edit of a body: one that needs
 // no change, as a map and as raw JSON, one whose kv_transfer_params is made, and
 // one whose raw JSON is edited.

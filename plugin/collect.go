@@ -16,6 +16,7 @@ type descs struct {
 	started, reusable, finished, ttft, computed         *prometheus.Desc
 	endpoints, average, closed, transitions, sampleAge  *prometheus.Desc
 	revision, source, parameter, clamped, age, trialEnd *prometheus.Desc
+	permitted, costs, costsAge, fallbacks, factor       *prometheus.Desc
 }
 
 func newDescs(constant prometheus.Labels) *descs {
@@ -37,9 +38,14 @@ func newDescs(constant prometheus.Labels) *descs {
 		transitions: desc("endpoint_gate_transitions_total", "Times the queue gate closed or opened.", "endpoint", "to"),
 		revision:    desc("revision", "Revision of the parameter document in force; 0 for static configuration."),
 		source:      desc("source", "1 for where the parameters in force come from.", "source"),
-		parameter:   desc("parameter", "Parameters in force; +Inf tokens recompute everything, 0 waiting is no gate.", "arm", "name"),
+		parameter:   desc("parameter", "Parameters in force; +Inf tokens recompute everything, 0 waiting is no gate, loadPolicy is 1 for adaptive.", "arm", "name"),
 		clamped:     desc("clamped", "1 if a document's parameters were clamped to the bounds.", "arm"),
 		age:         desc("document_age_seconds", "Time since the document in force was written."),
+		permitted:   desc("adaptive_permitted", "1 if the configured load policy permits a document to weigh each request by its cost, else 0."),
+		costs:       desc("costs", "1 for the state of the costs that requests are weighed by.", "state"),
+		costsAge:    desc("costs_age_seconds", "Time since the window that the costs in force were fitted to."),
+		fallbacks:   desc("rule_fallbacks_total", "Requests that were to be weighed by their cost and were decided by the thresholds alone, by reason.", "reason"),
+		factor:      desc("endpoint_restore_factor", "What restores have cost lately, as a multiple of what was expected.", "endpoint"),
 		trialEnd:    desc("trial_remaining_seconds", "Time until the trial in force is dropped."),
 	}
 }
@@ -51,6 +57,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 		d.decisions, d.tokens, d.started, d.reusable, d.finished, d.ttft, d.computed,
 		d.endpoints, d.average, d.closed, d.sampleAge, d.transitions,
 		d.revision, d.source, d.parameter, d.clamped, d.age, d.trialEnd,
+		d.permitted, d.costs, d.costsAge, d.fallbacks, d.factor,
 	} {
 		ch <- desc
 	}
@@ -63,6 +70,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	out := sink(ch)
 	m.collectDecisions(out)
+	m.collectFallbacks(out)
 	m.collectCosts(out)
 	m.collectTokens(out)
 	for _, v := range m.vectors {
@@ -94,6 +102,16 @@ func (m *metrics) collectDecisions(out sink) {
 			}
 			out.counter(m.descs.decisions, float64(sum), string(armNames[arm]), reason.Action().String(), reason.String())
 		}
+	}
+}
+
+func (m *metrics) collectFallbacks(out sink) {
+	for why := judged + 1; why < fallbacks; why++ {
+		var sum uint64
+		for i := range m.shards {
+			sum += m.shards[i].fallbacks[why].Load()
+		}
+		out.counter(m.descs.fallbacks, float64(sum), fallbackNames[why])
 	}
 }
 
@@ -192,6 +210,9 @@ func (p *Policy) collectEndpoints(out sink, d *descs) {
 		out.gauge(d.average, e.gate.average(), name)
 		out.gauge(d.closed, bit(p.gated(limit, e, now)), name)
 		out.gauge(d.sampleAge, time.Duration(now-e.gate.at.Load()).Seconds(), name)
+		if s.rule != nil {
+			out.gauge(d.factor, e.restores.factor(), name)
+		}
 		out.counter(d.transitions, float64(e.closings.Load()), name, "closed")
 		out.counter(d.transitions, float64(e.openings.Load()), name, "open")
 	})
@@ -201,15 +222,22 @@ func (p *Policy) collectEndpoints(out sink, d *descs) {
 func (p *Policy) collectInForce(out sink, d *descs) {
 	f := p.InForce()
 	out.gauge(d.revision, float64(f.Revision))
+	out.gauge(d.permitted, bit(p.config.LoadPolicy == Adaptive))
 	for _, source := range []Source{SourceConfig, SourceStore, SourceExpired} {
 		out.gauge(d.source, bit(source == f.Source), string(source))
 	}
-	if p.config.LoadPolicy != Threshold {
+	if !p.config.Thresholds() {
 		return
 	}
 	out.params(d, store.ArmBaseline, f.Baseline, f.BaselineClamped)
 	if f.Source != SourceConfig {
 		out.gauge(d.age, f.Age.Seconds())
+	}
+	for _, state := range []CostsState{CostsNone, CostsFresh, CostsExpired} {
+		out.gauge(d.costs, bit(state == f.Costs), string(state))
+	}
+	if f.Costs != CostsNone {
+		out.gauge(d.costsAge, f.CostsAge.Seconds())
 	}
 	if t := f.Trial; t != nil {
 		out.params(d, store.ArmCandidate, t.Candidate, t.Clamped)
@@ -224,6 +252,7 @@ func (s sink) params(d *descs, arm store.Arm, in store.Params, clamped bool) {
 	}
 	s.gauge(d.parameter, tokens, string(arm), store.NameTokens)
 	s.gauge(d.parameter, float64(in.MaxWaitingRequests), string(arm), store.NameWaiting)
+	s.gauge(d.parameter, bit(in.LoadPolicy == store.Adaptive), string(arm), store.NameLoadPolicy)
 	s.gauge(d.clamped, bit(clamped), string(arm))
 }
 

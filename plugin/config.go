@@ -25,6 +25,9 @@ const (
 	Disable = "disable"
 	// Threshold decides by evidence, queue and parameters; load only.
 	Threshold = "threshold"
+	// Adaptive is Threshold, and permits a parameter document to weigh, within its
+	// thresholds, what each restore costs; load only.
+	Adaptive = "adaptive"
 )
 
 // Config is the static configuration of a Policy: a superset of the parameters
@@ -117,12 +120,22 @@ func (c Config) Params() store.Params {
 	}
 }
 
-// limits are the bounds and the maximum age of a document in force.
-func (c Config) limits() (store.Bounds, time.Duration) {
-	if c.Tuning == nil {
-		return store.DefaultBounds(), store.MaxLease
+// Thresholds says whether requests are decided by evidence and parameters.
+func (c Config) Thresholds() bool { return c.LoadPolicy == Threshold || c.LoadPolicy == Adaptive }
+
+// limits are what a document in force has to keep to.
+type limits struct {
+	bounds   store.Bounds
+	maxAge   time.Duration
+	adaptive bool // permitted
+}
+
+func (c Config) limits() limits {
+	l := limits{bounds: store.DefaultBounds(), maxAge: store.MaxLease, adaptive: c.LoadPolicy == Adaptive}
+	if c.Tuning != nil {
+		l.bounds, l.maxAge = c.Tuning.Bounds, c.Tuning.MaxAge
 	}
-	return c.Tuning.Bounds, c.Tuning.MaxAge
+	return l
 }
 
 func (c Config) withDefaults() Config {
@@ -173,15 +186,19 @@ func (c Config) refused() []error {
 	r.duration("gate.halfLife", c.Gate.HalfLife, minHalfLife, maxHalfLife)
 	r.duration("gate.maxSampleAge", c.Gate.MaxSampleAge, minSampleAge, maxSampleAge)
 	if c.Tuning != nil {
-		r.check(c.LoadPolicy == Threshold, "tuning", "set", `no tuning unless loadPolicy is "threshold"`)
+		r.check(c.Thresholds(), "tuning", "set", `no tuning unless loadPolicy is "threshold" or "adaptive"`)
 		c.Tuning.check(&r)
 	}
 	return r
 }
 
+const allowedPolicies = `"preserve", "disable", "threshold" or "adaptive"`
+
 func (c Config) checkPolicies(r *refusals) {
-	r.check(c.LoadPolicy == Threshold || c.LoadPolicy == Preserve || c.LoadPolicy == Disable,
-		"loadPolicy", c.LoadPolicy, `"preserve", "disable" or "threshold"`)
+	r.check(c.Thresholds() || c.LoadPolicy == Preserve || c.LoadPolicy == Disable,
+		"loadPolicy", c.LoadPolicy, allowedPolicies)
+	r.check(c.LoadPolicy != Adaptive || c.Tuning != nil,
+		"loadPolicy", c.LoadPolicy, `"threshold" without tuning: what restores cost comes with the parameter document`)
 	r.check(c.OffloadPolicy == Preserve || c.OffloadPolicy == Disable,
 		"offloadPolicy", c.OffloadPolicy, `"preserve" or "disable"`)
 	r.check(c.LoadPolicy != Preserve || c.OffloadPolicy != Preserve,
@@ -189,20 +206,20 @@ func (c Config) checkPolicies(r *refusals) {
 }
 
 func (c Config) checkParams(r *refusals) {
-	threshold := c.LoadPolicy == Threshold
+	threshold := c.Thresholds()
 	r.check(c.MinExternalReusableTokens > 0 || c.MinExternalReusableTokens == 0 && !threshold,
-		"minExternalReusableTokens", c.MinExternalReusableTokens, `a whole number of 1 or more, or "inf", with loadPolicy "threshold"`)
+		"minExternalReusableTokens", c.MinExternalReusableTokens, `a whole number of 1 or more, or "inf", with loadPolicy "threshold" or "adaptive"`)
 	r.check(c.MaxWaitingRequests >= 0 && c.MaxWaitingRequests <= maxGateLimit,
 		"maxWaitingRequests", c.MaxWaitingRequests, fmt.Sprintf("a whole number from 0 (no gate) to %d", maxGateLimit))
 	r.check(c.MaxWaitingRequests <= 0 || threshold,
-		"maxWaitingRequests", c.MaxWaitingRequests, `no limit unless loadPolicy is "threshold"`)
+		"maxWaitingRequests", c.MaxWaitingRequests, `no limit unless loadPolicy is "threshold" or "adaptive"`)
 }
 
 func (c Config) checkProbes(r *refusals) {
 	r.check(c.ProbeFraction >= 0 && c.ProbeFraction <= maxProbeFraction,
 		"probeFraction", c.ProbeFraction, fmt.Sprintf("a number from 0 to %g", maxProbeFraction))
-	r.check(c.ProbeFraction <= 0 || c.LoadPolicy == Threshold,
-		"probeFraction", c.ProbeFraction, `0 unless loadPolicy is "threshold"`)
+	r.check(c.ProbeFraction <= 0 || c.Thresholds(),
+		"probeFraction", c.ProbeFraction, `0 unless loadPolicy is "threshold" or "adaptive"`)
 	r.check(c.ProbeWaitingFactor >= minProbeWaitingFactor && c.ProbeWaitingFactor <= maxProbeWaitingFactor,
 		"probeWaitingFactor", c.ProbeWaitingFactor, fmt.Sprintf("a number from %d to %d", minProbeWaitingFactor, maxProbeWaitingFactor))
 }

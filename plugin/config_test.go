@@ -53,6 +53,8 @@ func TestParseConfig(t *testing.T) {
 				t.Bounds.MinExternalReusableTokens.Min = 64
 				t.Bounds.MaxWaitingRequests.Max = 32
 			})},
+		{"adaptive", `{"loadPolicy":"adaptive","minExternalReusableTokens":1024,"tuning":{"file":"p"}}`,
+			func() Config { c := tuning(func(t *Tuning) { t.File = "p" }); c.LoadPolicy = Adaptive; return c }()},
 		{"no probes despite tuning", `{"loadPolicy":"threshold","minExternalReusableTokens":1024,"probeFraction":0,"tuning":{"file":"p"}}`,
 			func() Config { c := tuning(func(t *Tuning) { t.File = "p" }); c.ProbeFraction = 0; return c }()},
 	} {
@@ -83,7 +85,9 @@ func TestParseConfigRefuses(t *testing.T) {
 		{"not JSON", `{"loadPolicy":`, []string{"a complete JSON object"}},
 		{"something after it", `{"loadPolicy":"disable"} {}`, []string{"nothing after it"}},
 		{"both preserve", `{}`, []string{`loadPolicy: preserve is not allowed, want another than "preserve"`}},
-		{"unknown load policy", `{"loadPolicy":"sometimes"}`, []string{`loadPolicy: sometimes is not allowed, want "preserve", "disable" or "threshold"`}},
+		{"unknown load policy", `{"loadPolicy":"sometimes"}`, []string{`loadPolicy: sometimes is not allowed, want "preserve", "disable", "threshold" or "adaptive"`}},
+		{"adaptive without tuning", `{"loadPolicy":"adaptive","minExternalReusableTokens":1024}`, []string{`loadPolicy: adaptive is not allowed, want "threshold" without tuning`}},
+		{"adaptive without minimum", `{"loadPolicy":"adaptive","tuning":{"file":"f"}}`, []string{`minExternalReusableTokens: 0 is not allowed`}},
 		{"unknown offload policy", `{"offloadPolicy":"sometimes"}`, []string{`offloadPolicy: sometimes is not allowed, want "preserve" or "disable"`}},
 		{"threshold for offload", `{"offloadPolicy":"threshold"}`, []string{`offloadPolicy: threshold is not allowed`}},
 		{"threshold without minimum", `{"loadPolicy":"threshold"}`, []string{`minExternalReusableTokens: 0 is not allowed, want a whole number of 1 or more, or "inf"`}},

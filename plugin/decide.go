@@ -12,7 +12,7 @@ func (p *Policy) Decide(r *Request) Decision {
 	tokens, known := r.Evidence.tokens()
 
 	d := Decision{
-		Reason:         p.reason(r, s.params[arm], e, tokens, known, now),
+		Reason:         p.reason(r, s, arm, e, tokens, known, now),
 		DisableOffload: p.config.OffloadPolicy == Disable,
 		Arm:            armNames[arm],
 		Revision:       s.revision,
@@ -21,12 +21,17 @@ func (p *Policy) Decide(r *Request) Decision {
 		metrics:        p.metrics,
 	}
 	d.Action = d.Reason.Action()
+	if d.Action == Load && d.Evidence && !r.Unstreamed && e != nil && s.rule != nil {
+		d.restores, d.at = &e.restores, now
+		e.restores.pending.start(now)
+	}
 	p.metrics.count(e, arm, &d, !r.Unstreamed)
 	return d
 }
 
 // reason is the law of the policy. known is what came of reading the evidence.
-func (p *Policy) reason(r *Request, in store.Params, e *endpoint, tokens int, known Reason, now int64) Reason {
+func (p *Policy) reason(r *Request, s *snapshot, arm int, e *endpoint, tokens int, known Reason, now int64) Reason {
+	in := s.params[arm]
 	switch {
 	case p.config.LoadPolicy == Preserve:
 		return ReasonPreserved
@@ -44,6 +49,11 @@ func (p *Policy) reason(r *Request, in store.Params, e *endpoint, tokens int, kn
 			return ReasonProbeQueueGate
 		}
 		return ReasonQueueGate
+	case in.LoadPolicy == store.Adaptive && p.dearer(s.rule, e, tokens, now):
+		if p.probes(r.ID, tokens, in.MaxWaitingRequests, e, now) {
+			return ReasonProbeRestoreDearer
+		}
+		return ReasonRestoreDearer
 	default:
 		return ReasonReusable
 	}

@@ -18,6 +18,8 @@ const (
 // endpoint is what is known of one engine.
 type endpoint struct {
 	gate     gate
+	batch    batch
+	restores restores
 	drawn    atomic.Uint64 // revision<<1 | arm of the last draw
 	shard    *shard
 	closings atomic.Uint64
@@ -27,6 +29,7 @@ type endpoint struct {
 func newEndpoint(s *shard) *endpoint {
 	e := &endpoint{shard: s}
 	e.gate.at.Store(never)
+	e.batch.at.Store(never)
 	return e
 }
 

@@ -15,6 +15,9 @@ func (p *Policy) ObserveFirstToken(d Decision, ttft time.Duration, computedToken
 	if d.Evidence {
 		p.metrics.addCost(d, ttft, computedTokens)
 	}
+	if d.restores != nil {
+		p.observeRestore(d, ttft, computedTokens)
+	}
 }
 
 // ObserveOutput reports the number of tokens in a request's finished response.

@@ -20,6 +20,20 @@ const (
 	SourceExpired Source = "expired"
 )
 
+// CostsState says what is known of the costs that store.Adaptive goes by.
+type CostsState string
+
+// States of costs.
+const (
+	// CostsNone: the document in force has none.
+	CostsNone CostsState = "none"
+	// CostsFresh: requests of adaptive parameters are weighed by them.
+	CostsFresh CostsState = "fresh"
+	// CostsExpired: they were dropped by the clock, and the thresholds alone
+	// decide.
+	CostsExpired CostsState = "expired"
+)
+
 // InForce is what the policy runs at one moment.
 type InForce struct {
 	Source Source
@@ -35,6 +49,10 @@ type InForce struct {
 	BaselineClamped bool
 	// Trial is the one in force; nil if there is none or it is over.
 	Trial *TrialInForce
+	// Costs are those that adaptive parameters go by, CostsAge how long ago the
+	// window ended that they were fitted to.
+	Costs    CostsState
+	CostsAge time.Duration
 }
 
 // TrialInForce is a candidate that is running.
@@ -74,29 +92,37 @@ type snapshot struct {
 	clamped   [arms]bool
 	expiresAt time.Time // of the trial
 	deadline  int64     // the same since the policy's epoch; never without trial
+	rule      *rule     // nil without costs
 }
 
 func staticSnapshot(p store.Params) *snapshot {
 	return &snapshot{params: [arms]store.Params{p, p}, deadline: never}
 }
 
-// compile clamps a valid document to bounds, and brings its trial's end forward
-// to maxAge after it was written or, if the writer's clock is ahead, after now.
-// elapsed is now since the policy's epoch.
-func compile(doc *store.Document, bounds store.Bounds, maxAge time.Duration, now time.Time, elapsed int64) *snapshot {
+// compile clamps a valid document to limits, and brings the end of its trial and
+// of its costs forward to the maximum age after it was written or, if the
+// writer's clock is ahead, after now. elapsed is now since the policy's epoch.
+func compile(doc *store.Document, l limits, now time.Time, elapsed int64) *snapshot {
 	s := &snapshot{doc: doc.Clone(), revision: doc.Revision, deadline: never}
-	s.params[baseline], s.clamped[baseline] = clamp(bounds, doc.Baseline)
+	s.params[baseline], s.clamped[baseline] = l.clamp(doc.Baseline)
 	s.params[candidate] = s.params[baseline]
+	latest := earlier(doc.UpdatedAt, now).Add(l.maxAge)
 	if t := doc.Trial; t != nil {
-		s.params[candidate], s.clamped[candidate] = clamp(bounds, t.Candidate)
-		s.expiresAt = earlier(t.ExpiresAt, earlier(doc.UpdatedAt, now).Add(maxAge))
+		s.params[candidate], s.clamped[candidate] = l.clamp(t.Candidate)
+		s.expiresAt = earlier(t.ExpiresAt, latest)
 		s.deadline = elapsed + int64(max(s.expiresAt.Sub(now), 0))
+	}
+	if c := doc.Costs; c != nil {
+		s.rule = newRule(c, elapsed+int64(max(earlier(c.ExpiresAt, latest).Sub(now), 0)))
 	}
 	return s
 }
 
-func clamp(bounds store.Bounds, p store.Params) (store.Params, bool) {
-	p, moved := bounds.Clamp(p)
+func (l limits) clamp(p store.Params) (store.Params, bool) {
+	p, moved := l.bounds.Clamp(p)
+	if p.LoadPolicy == store.Adaptive && !l.adaptive {
+		p.LoadPolicy, moved = store.Threshold, true
+	}
 	if p.MaxWaitingRequests > maxGateLimit {
 		p.MaxWaitingRequests, moved = maxGateLimit, true
 	}
@@ -145,11 +171,18 @@ func (s *snapshot) describe(now time.Time, elapsed int64) InForce {
 		Revision:        s.revision,
 		Baseline:        s.params[baseline],
 		BaselineClamped: s.clamped[baseline],
+		Costs:           CostsNone,
 	}
 	if s.doc == nil {
 		return f
 	}
 	f.UpdatedAt, f.Age = s.doc.UpdatedAt, now.Sub(s.doc.UpdatedAt)
+	if s.rule != nil {
+		f.Costs, f.CostsAge = CostsFresh, now.Sub(s.doc.Costs.FittedAt)
+		if elapsed >= s.rule.until {
+			f.Costs = CostsExpired
+		}
+	}
 	if elapsed < s.deadline {
 		f.Trial = &TrialInForce{
 			ID:         s.doc.Trial.ID,

@@ -14,6 +14,7 @@ const (
 	sampleNegative = "negative_waiting"
 	sampleFuture   = "future"
 	sampleNoRoom   = "too_many_endpoints"
+	sampleRunning  = "negative_running"
 	sampleTTFT     = "negative_ttft"
 	sampleOutput   = "negative_output"
 
@@ -25,7 +26,7 @@ const (
 )
 
 var (
-	sampleReasons   = []string{sampleNegative, sampleFuture, sampleNoRoom, sampleTTFT, sampleOutput}
+	sampleReasons   = []string{sampleNegative, sampleRunning, sampleFuture, sampleNoRoom, sampleTTFT, sampleOutput}
 	documentReasons = []string{documentInvalid, documentPool, documentRevision, documentStatic, documentWatch}
 )
 
@@ -57,6 +58,7 @@ type shard struct {
 	decisions [arms][reasons]atomic.Uint64
 	started   [actions][costBuckets]atomic.Uint64
 	reusable  [actions][costBuckets]atomic.Uint64 // tokens
+	fallbacks [fallbacks]atomic.Uint64
 	tokens    tokenCounts
 	_         [64]byte // keeps shards off each other's cache lines
 }
@@ -143,10 +145,7 @@ func (m *metrics) shard() *shard { return &m.shards[m.next.Add(1)%shards] }
 
 // count counts one decision; timed says that its first token will be seen.
 func (m *metrics) count(e *endpoint, arm int, d *Decision, timed bool) {
-	s := &m.shards[0]
-	if e != nil {
-		s = e.shard
-	}
+	s := m.shardOf(e)
 	s.decisions[arm][d.Reason].Add(1)
 	if !d.Evidence {
 		return
@@ -157,6 +156,14 @@ func (m *metrics) count(e *endpoint, arm int, d *Decision, timed bool) {
 		s.started[d.Action][bucket].Add(1)
 		s.reusable[d.Action][bucket].Add(uint64(d.ReusableTokens))
 	}
+}
+
+// shardOf is the shard of an endpoint; nil is one that is not known.
+func (m *metrics) shardOf(e *endpoint) *shard {
+	if e == nil {
+		return &m.shards[0]
+	}
+	return e.shard
 }
 
 func (m *metrics) bodyRefused(reason string) {

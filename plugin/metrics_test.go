@@ -75,19 +75,23 @@ selective_kv_decisions_total{action="load",arm="baseline",pool="p",reason="no_ev
 selective_kv_decisions_total{action="load",arm="baseline",pool="p",reason="preserved"} 0
 selective_kv_decisions_total{action="load",arm="baseline",pool="p",reason="probe_below_minimum"} 0
 selective_kv_decisions_total{action="load",arm="baseline",pool="p",reason="probe_queue_gate"} 0
+selective_kv_decisions_total{action="load",arm="baseline",pool="p",reason="probe_restore_dearer"} 0
 selective_kv_decisions_total{action="load",arm="baseline",pool="p",reason="reusable"} 1
 selective_kv_decisions_total{action="load",arm="candidate",pool="p",reason="invalid_evidence"} 0
 selective_kv_decisions_total{action="load",arm="candidate",pool="p",reason="no_evidence"} 0
 selective_kv_decisions_total{action="load",arm="candidate",pool="p",reason="preserved"} 0
 selective_kv_decisions_total{action="load",arm="candidate",pool="p",reason="probe_below_minimum"} 0
 selective_kv_decisions_total{action="load",arm="candidate",pool="p",reason="probe_queue_gate"} 0
+selective_kv_decisions_total{action="load",arm="candidate",pool="p",reason="probe_restore_dearer"} 0
 selective_kv_decisions_total{action="load",arm="candidate",pool="p",reason="reusable"} 0
 selective_kv_decisions_total{action="recompute",arm="baseline",pool="p",reason="below_minimum"} 1
 selective_kv_decisions_total{action="recompute",arm="baseline",pool="p",reason="disabled"} 0
 selective_kv_decisions_total{action="recompute",arm="baseline",pool="p",reason="queue_gate"} 1
+selective_kv_decisions_total{action="recompute",arm="baseline",pool="p",reason="restore_dearer"} 0
 selective_kv_decisions_total{action="recompute",arm="candidate",pool="p",reason="below_minimum"} 1
 selective_kv_decisions_total{action="recompute",arm="candidate",pool="p",reason="disabled"} 0
 selective_kv_decisions_total{action="recompute",arm="candidate",pool="p",reason="queue_gate"} 0
+selective_kv_decisions_total{action="recompute",arm="candidate",pool="p",reason="restore_dearer"} 0
 # HELP selective_kv_document_age_seconds Time since the document in force was written.
 # TYPE selective_kv_document_age_seconds gauge
 selective_kv_document_age_seconds{pool="p"} 3
@@ -101,10 +105,12 @@ selective_kv_endpoint_gate_transitions_total{endpoint="a",pool="p",to="open"} 0
 # HELP selective_kv_endpoint_waiting_ewma Smoothed number of requests waiting, as of the last sample.
 # TYPE selective_kv_endpoint_waiting_ewma gauge
 selective_kv_endpoint_waiting_ewma{endpoint="a",pool="p"} 8
-# HELP selective_kv_parameter Parameters in force; +Inf tokens recompute everything, 0 waiting is no gate.
+# HELP selective_kv_parameter Parameters in force; +Inf tokens recompute everything, 0 waiting is no gate, loadPolicy is 1 for adaptive.
 # TYPE selective_kv_parameter gauge
+selective_kv_parameter{arm="baseline",name="loadPolicy",pool="p"} 0
 selective_kv_parameter{arm="baseline",name="maxWaitingRequests",pool="p"} 4
 selective_kv_parameter{arm="baseline",name="minExternalReusableTokens",pool="p"} 512
+selective_kv_parameter{arm="candidate",name="loadPolicy",pool="p"} 0
 selective_kv_parameter{arm="candidate",name="maxWaitingRequests",pool="p"} 0
 selective_kv_parameter{arm="candidate",name="minExternalReusableTokens",pool="p"} +Inf
 # HELP selective_kv_revision Revision of the parameter document in force; 0 for static configuration.

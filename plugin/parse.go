@@ -39,7 +39,7 @@ func ParseConfig(raw []byte) (Config, error) {
 
 func (c *Config) fields(p *parser) []field {
 	return []field{
-		{"loadPolicy", value(p, &c.LoadPolicy, `"preserve", "disable" or "threshold"`)},
+		{"loadPolicy", value(p, &c.LoadPolicy, allowedPolicies)},
 		{"offloadPolicy", value(p, &c.OffloadPolicy, `"preserve" or "disable"`)},
 		{"minExternalReusableTokens", minimum(p, &c.MinExternalReusableTokens)},
 		{"maxWaitingRequests", value(p, &c.MaxWaitingRequests, fmt.Sprintf("a whole number from 0 (no gate) to %d", maxGateLimit))},

@@ -25,7 +25,7 @@ func TestConcurrentUse(t *testing.T) {
 		at = at.Add(time.Millisecond)
 		return at
 	}
-	p, err := New(Options{Config: threshold(1024, 8), Pool: "p", Now: now, Registerer: reg})
+	p, err := New(Options{Config: weighingConfig(), Pool: "p", Now: now, Registerer: reg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,6 +36,7 @@ func TestConcurrentUse(t *testing.T) {
 			for i := range each {
 				name := "pod-" + strconv.Itoa((w+i)%5)
 				p.Observe(name, i%20, now())
+				p.ObserveRunning(name, i%20, now())
 				d := p.Decide(request(strconv.Itoa(i), name, i%64))
 				if odd := d.Revision%2 == 1; odd != (d.Arm == store.ArmCandidate) {
 					t.Errorf("revision %d with arm %s", d.Revision, d.Arm)
@@ -49,7 +50,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	wg.Go(func() {
 		for revision := int64(1); revision <= each; revision++ {
-			doc := document(revision, now(), small)
+			doc := withCosts(document(revision, now(), small), costs)
 			if revision%2 == 1 { // odd revisions are all candidate
 				withTrial(doc, large, all)
 			}

@@ -17,6 +17,8 @@ const (
 	ReasonBelowMinimum
 	// ReasonQueueGate: too many requests are waiting in the engine.
 	ReasonQueueGate
+	// ReasonRestoreDearer: restoring would cost more than computing.
+	ReasonRestoreDearer
 	// ReasonNoEvidence: nothing is known of the cached prefix. The policy fails
 	// open and the client's setting stands.
 	ReasonNoEvidence
@@ -28,20 +30,25 @@ const (
 	ReasonProbeBelowMinimum
 	// ReasonProbeQueueGate: let through as a probe although the gate is closed.
 	ReasonProbeQueueGate
+	// ReasonProbeRestoreDearer: let through as a probe although restoring would
+	// cost more than computing.
+	ReasonProbeRestoreDearer
 
 	reasons = iota
 )
 
 var reasonNames = [reasons]string{
-	ReasonPreserved:         "preserved",
-	ReasonDisabled:          "disabled",
-	ReasonReusable:          "reusable",
-	ReasonBelowMinimum:      "below_minimum",
-	ReasonQueueGate:         "queue_gate",
-	ReasonNoEvidence:        "no_evidence",
-	ReasonInvalidEvidence:   "invalid_evidence",
-	ReasonProbeBelowMinimum: "probe_below_minimum",
-	ReasonProbeQueueGate:    "probe_queue_gate",
+	ReasonPreserved:          "preserved",
+	ReasonDisabled:           "disabled",
+	ReasonReusable:           "reusable",
+	ReasonBelowMinimum:       "below_minimum",
+	ReasonQueueGate:          "queue_gate",
+	ReasonRestoreDearer:      "restore_dearer",
+	ReasonNoEvidence:         "no_evidence",
+	ReasonInvalidEvidence:    "invalid_evidence",
+	ReasonProbeBelowMinimum:  "probe_below_minimum",
+	ReasonProbeQueueGate:     "probe_queue_gate",
+	ReasonProbeRestoreDearer: "probe_restore_dearer",
 }
 
 // String is the value of the reason label, such as "below_minimum".
@@ -55,7 +62,7 @@ func (r Reason) String() string {
 // Action is what the reason implies.
 func (r Reason) Action() Action {
 	switch r {
-	case ReasonDisabled, ReasonBelowMinimum, ReasonQueueGate:
+	case ReasonDisabled, ReasonBelowMinimum, ReasonQueueGate, ReasonRestoreDearer:
 		return Recompute
 	default:
 		return Load
@@ -64,7 +71,7 @@ func (r Reason) Action() Action {
 
 // Probe says whether the request was let through as a probe.
 func (r Reason) Probe() bool {
-	return r == ReasonProbeBelowMinimum || r == ReasonProbeQueueGate
+	return r == ReasonProbeBelowMinimum || r == ReasonProbeQueueGate || r == ReasonProbeRestoreDearer
 }
 
 // keepsClient says whether the client's own max_load_tokens stands.

@@ -71,5 +71,7 @@ type Decision struct {
 	ReusableTokens int
 	Evidence       bool
 
-	metrics *metrics // counts what Mutate refuses; nil counts nothing
+	metrics  *metrics  // counts what Mutate refuses; nil counts nothing
+	restores *restores // of the endpoint, where this one is pending; nil if it is not
+	at       int64     // when it was decided, since the policy's epoch
 }

@@ -73,10 +73,9 @@ func (b Bounds) Contains(p Params) bool {
 // Clamp returns the nearest Params within valid bounds, and whether that
 // differs from p.
 func (b Bounds) Clamp(p Params) (clamped Params, moved bool) {
-	clamped = Params{
-		MinExternalReusableTokens: min(max(p.MinExternalReusableTokens, b.MinExternalReusableTokens.Min), b.MinExternalReusableTokens.Max),
-		MaxWaitingRequests:        b.MaxWaitingRequests.clamp(p.MaxWaitingRequests),
-	}
+	clamped = p
+	clamped.MinExternalReusableTokens = min(max(p.MinExternalReusableTokens, b.MinExternalReusableTokens.Min), b.MinExternalReusableTokens.Max)
+	clamped.MaxWaitingRequests = b.MaxWaitingRequests.clamp(p.MaxWaitingRequests)
 	return clamped, clamped != p
 }
 

@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // APIVersion names the schema of Document.
 const APIVersion = "kvtuner/v1alpha1"
@@ -20,6 +23,9 @@ type Document struct {
 	Baseline Params `json:"baseline"`
 	// Trial is the candidate being tried, if any.
 	Trial *Trial `json:"trial,omitempty"`
+	// Costs are what Params with LoadPolicy Adaptive weigh each request by, if
+	// any.
+	Costs *Costs `json:"costs,omitempty"`
 }
 
 // Trial is a candidate in force for a bounded time on a stated share of a pool.
@@ -78,7 +84,7 @@ func (d *Document) Equal(other *Document) bool {
 		return d == other
 	}
 	return d.APIVersion == other.APIVersion && d.Pool == other.Pool && d.Revision == other.Revision &&
-		d.UpdatedAt.Equal(other.UpdatedAt) && d.Baseline == other.Baseline && d.Trial.equal(other.Trial)
+		d.UpdatedAt.Equal(other.UpdatedAt) && d.Baseline == other.Baseline && d.Trial.equal(other.Trial) && d.Costs.equal(other.Costs)
 }
 
 func (t *Trial) equal(other *Trial) bool {
@@ -98,6 +104,11 @@ func (d *Document) Clone() *Document {
 	if d.Trial != nil {
 		trial := *d.Trial
 		c.Trial = &trial
+	}
+	if d.Costs != nil {
+		costs := *d.Costs
+		costs.Restores = slices.Clone(costs.Restores)
+		c.Costs = &costs
 	}
 	return &c
 }

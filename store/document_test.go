@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -40,6 +41,41 @@ const example = `{
     "expiresAt": "2026-11-30T16:21:51Z"
   }
 }
+`
+
+// exampleCosts are the example's with costs that its candidate goes by.
+var exampleCosts = strings.Replace(strings.Replace(example, `"maxWaitingRequests": 0
+    },`, `"maxWaitingRequests": 0,
+      "loadPolicy": "adaptive"
+    },`, 1), `
+  }
+}
+`, `
+  },
+`+exampleCostsOnly+`}
+`, 1)
+
+const exampleCostsOnly = `  "costs": {
+    "fittedAt": "2026-11-30T16:11:45Z",
+    "expiresAt": "2026-11-30T16:21:45Z",
+    "baseSeconds": 0.137,
+    "secondsPerToken": 0.0000577,
+    "crowding": 0.5,
+    "restores": [
+      {
+        "reusable": 1024,
+        "seconds": 0.061,
+        "standardError": 0.0032,
+        "requests": 214
+      },
+      {
+        "reusable": 8192,
+        "seconds": 0.412,
+        "standardError": 0.0471,
+        "requests": 31
+      }
+    ]
+  }
 `
 
 var exampleTime = time.Date(2026, 11, 30, 16, 11, 51, 0, time.UTC)
@@ -89,12 +125,102 @@ func TestParseAndFormat(t *testing.T) {
 	}
 }
 
+func exampleCostsDocument() *store.Document {
+	d := exampleDocument()
+	d.Trial.Candidate.LoadPolicy = store.Adaptive
+	d.Costs = &store.Costs{
+		FittedAt: exampleTime.Add(-6 * time.Second), ExpiresAt: exampleTime.Add(594 * time.Second),
+		BaseSeconds: 0.137, SecondsPerToken: 5.77e-5, Crowding: 0.5,
+		Restores: []store.RestoreCost{
+			{Reusable: 1024, Seconds: 0.061, StandardError: 0.0032, Requests: 214},
+			{Reusable: 8192, Seconds: 0.412, StandardError: 0.0471, Requests: 31},
+		},
+	}
+	return d
+}
+
+func TestParseAndFormatCosts(t *testing.T) {
+	got, err := store.Parse([]byte(exampleCosts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(exampleCostsDocument(), got); diff != "" {
+		t.Errorf("parse (-want +got):\n%s", diff)
+	}
+	raw, err := store.Format(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := store.Parse(raw)
+	if diff := cmp.Diff(got, again); err != nil || diff != "" {
+		t.Errorf("written as %s\nread again: %v\n%s", raw, err, diff)
+	}
+	got.Costs.Restores[0].Seconds = 9
+	if c := exampleCostsDocument().Clone(); cmp.Equal(c, got) {
+		t.Error("documents share their costs")
+	}
+	clone := got.Clone()
+	clone.Costs.Restores[0].Seconds, clone.Costs.BaseSeconds = 1, 1
+	if got.Costs.Restores[0].Seconds != 9 || got.Costs.BaseSeconds == 1 {
+		t.Error("a clone shares the costs")
+	}
+}
+
+// A document that does not go by costs is read by readers that know none.
+func TestThresholdHasNoSpelling(t *testing.T) {
+	named := strings.Replace(example, `"maxWaitingRequests": 8`, `"maxWaitingRequests": 8, "loadPolicy": "threshold"`, 1)
+	got, err := store.Parse([]byte(named))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := store.Format(got)
+	if err != nil || string(raw) != example {
+		t.Errorf("%v, %s", err, raw)
+	}
+}
+
+// TestParseRefusesCosts is like TestParseRefuses.
+func TestParseRefusesCosts(t *testing.T) {
+	for _, test := range []struct{ old, new, field, says string }{
+		{`"adaptive"`, `"clever"`, "trial.candidate.loadPolicy", `"clever" is not allowed, want "threshold" or "adaptive"`},
+		{`"adaptive"`, `null`, "trial.candidate.loadPolicy", `null is not allowed`},
+		{`"adaptive"`, `""`, "trial.candidate.loadPolicy", `"" is not allowed`},
+		{`"fittedAt"`, `"fitted"`, "costs.fittedAt", `a missing field`},
+		{`"2026-11-30T16:21:45Z"`, `"2026-11-30T16:11:45Z"`, "costs.expiresAt", `want a time after fittedAt`},
+		{`"2026-11-30T16:21:45Z"`, `"2026-11-30T17:11:52Z"`, "costs.expiresAt", `at most 1h0m0s after updatedAt`},
+		{`0.137`, `-1`, "costs.baseSeconds", `-1 is not allowed`},
+		{`0.0000577`, `0`, "costs.secondsPerToken", `a number above 0`},
+		{`0.0000577`, `1e99`, "costs.secondsPerToken", `at most a day`},
+		{`"crowding": 0.5`, `"crowding": 1.5`, "costs.crowding", `a number from 0 to 1`},
+		{`"reusable": 1024`, `"reusable": 1000`, "costs.restores.[0].reusable", `a power of two from 64 to 65536`},
+		{`"reusable": 8192`, `"reusable": 1024`, "costs.restores.[1].reusable", `more than the one before, which is 1024`},
+		{`"seconds": 0.412`, `"seconds": "0.4"`, "costs.restores.[1].seconds", `a number`},
+		{`"seconds": 0.412`, `"seconds": 1e9`, "costs.restores.[1].seconds", `from 0 to a day`},
+		{`0.0471`, `-0.1`, "costs.restores.[1].standardError", `from 0 to a day`},
+		{`"requests": 31`, `"requests": -1`, "costs.restores.[1].requests", `0 or more`},
+		{`"requests": 31`, `"request": 31`, "costs.restores.[1].requests", `a missing field`},
+		{`"crowding": 0.5`, `"crowding": 0.5, "clever": 1`, "costs.clever", `an unknown field`},
+	} {
+		t.Run(test.field+" "+test.new, func(t *testing.T) {
+			raw := strings.Replace(exampleCosts, test.old, test.new, 1)
+			if raw == exampleCosts {
+				t.Fatal("nothing was changed")
+			}
+			_, err := store.Parse([]byte(raw))
+			var fe *store.FieldError
+			if !errors.As(err, &fe) || fe.Field != test.field || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want %s: ... %s", err, test.field, test.says)
+			}
+		})
+	}
+}
+
 func TestReadmeShowsTheExample(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(readme), example) {
+	if !strings.Contains(string(readme), example) || !strings.Contains(string(readme), exampleCostsOnly) {
 		t.Error("the document in README.md is not the one that is tested")
 	}
 }
@@ -339,9 +465,10 @@ func endpoints(n int) []string {
 }
 
 func TestEqual(t *testing.T) {
-	same := exampleDocument()
+	same := exampleCostsDocument()
 	same.UpdatedAt = same.UpdatedAt.In(time.FixedZone("", 3600))
-	if d := exampleDocument(); !d.Equal(same) || !d.Equal(d.Clone()) || !(*store.Document)(nil).Equal(nil) {
+	same.Costs.FittedAt = same.Costs.FittedAt.In(time.FixedZone("", 3600))
+	if d := exampleCostsDocument(); !d.Equal(same) || !d.Equal(d.Clone()) || !(*store.Document)(nil).Equal(nil) {
 		t.Error("equal documents differ")
 	}
 	for name, change := range map[string]func(*store.Document){
@@ -351,11 +478,15 @@ func TestEqual(t *testing.T) {
 		"baseline":   func(d *store.Document) { d.Baseline.MaxWaitingRequests++ },
 		"no trial":   func(d *store.Document) { d.Trial = nil },
 		"assignment": func(d *store.Document) { d.Trial.Assignment.Seed++ },
+		"policy":     func(d *store.Document) { d.Trial.Candidate.LoadPolicy = store.Threshold },
+		"no costs":   func(d *store.Document) { d.Costs = nil },
+		"costs":      func(d *store.Document) { d.Costs.Restores[1].Seconds++ },
+		"lease":      func(d *store.Document) { d.Costs.ExpiresAt = d.Costs.ExpiresAt.Add(1) },
 		"expiry":     func(d *store.Document) { d.Trial.ExpiresAt = d.Trial.ExpiresAt.Add(1) },
 	} {
-		d := exampleDocument()
+		d := exampleCostsDocument()
 		change(d)
-		if d.Equal(exampleDocument()) || exampleDocument().Equal(d) || d.Equal(nil) {
+		if d.Equal(exampleCostsDocument()) || exampleCostsDocument().Equal(d) || d.Equal(nil) {
 			t.Errorf("%s: different documents are equal", name)
 		}
 	}

@@ -31,5 +31,9 @@ func (d *Document) inUTC() *Document {
 		c.Trial.StartedAt = c.Trial.StartedAt.UTC()
 		c.Trial.ExpiresAt = c.Trial.ExpiresAt.UTC()
 	}
+	if c.Costs != nil {
+		c.Costs.FittedAt = c.Costs.FittedAt.UTC()
+		c.Costs.ExpiresAt = c.Costs.ExpiresAt.UTC()
+	}
 	return c
 }

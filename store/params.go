@@ -9,7 +9,29 @@ import (
 // NoGate is the queue limit that never closes the gate.
 const NoGate = 0
 
-// Params are the two thresholds kvtuner moves.
+// LoadPolicy says what decides about the restores that the thresholds allow.
+type LoadPolicy string
+
+const (
+	// Threshold restores whatever the thresholds allow. It is the zero value and
+	// is left out of documents, so that readers that know no other policy read
+	// them.
+	Threshold LoadPolicy = ""
+	// Adaptive restores, of that, what costs less than computing it: the
+	// thresholds are hard limits, and within them Document.Costs decide. While
+	// those are absent or old it is Threshold.
+	Adaptive LoadPolicy = "adaptive"
+)
+
+// String is the name: "threshold" or "adaptive".
+func (l LoadPolicy) String() string {
+	if l == Threshold {
+		return "threshold"
+	}
+	return string(l)
+}
+
+// Params are the two thresholds kvtuner moves, and what decides within them.
 type Params struct {
 	// MinExternalReusableTokens is the smallest number of tokens reusable from
 	// outside GPU memory for which a restore is allowed (inclusive). At least
@@ -19,34 +41,50 @@ type Params struct {
 	// engine at which restores stop. 0 (NoGate) never stops them; otherwise 1
 	// or more, and smaller is stricter.
 	MaxWaitingRequests int `json:"maxWaitingRequests"`
+	// LoadPolicy is Threshold or Adaptive.
+	LoadPolicy LoadPolicy `json:"loadPolicy,omitempty"`
 }
 
-// Names of the two thresholds wherever they are told apart by name: fields of
+// Names of the parameters wherever they are told apart by name: fields of
 // documents and configuration, and values of the label of metrics.
 const (
-	NameTokens  = "minExternalReusableTokens"
-	NameWaiting = "maxWaitingRequests"
+	NameTokens     = "minExternalReusableTokens"
+	NameWaiting    = "maxWaitingRequests"
+	NameLoadPolicy = "loadPolicy"
 )
 
 const (
 	fieldTokens  = NameTokens
 	fieldWaiting = NameWaiting
+	fieldPolicy  = NameLoadPolicy
 
 	allowedWaiting = "a whole number: 0 for no gate, or 1 or more"
+	allowedPolicy  = `"threshold" or "adaptive"`
+
+	adaptiveSuffix = "+" + string(Adaptive)
 )
 
-// String is tokens and queue limit as on the command line: "1024+8", "inf+0".
+// String is tokens and queue limit as on the command line, and the policy unless
+// it is Threshold: "1024+8", "inf+0", "1024+8+adaptive".
 func (p Params) String() string {
-	return fmt.Sprintf("%s+%d", p.MinExternalReusableTokens, p.MaxWaitingRequests)
+	s := fmt.Sprintf("%s+%d", p.MinExternalReusableTokens, p.MaxWaitingRequests)
+	if p.LoadPolicy != Threshold {
+		s += "+" + string(p.LoadPolicy)
+	}
+	return s
 }
 
 // ParseParams reads what Params.String writes; errors wrap ErrInvalid.
 func ParseParams(s string) (Params, error) {
-	tokens, waiting, found := strings.Cut(s, "+")
+	pair, adaptive := strings.CutSuffix(s, adaptiveSuffix)
+	tokens, waiting, found := strings.Cut(pair, "+")
 	if !found {
-		return Params{}, refuse("parameters", s, `<tokens>+<waiting>, such as "1024+8" or "inf+0"`)
+		return Params{}, refuse("parameters", s, `<tokens>+<waiting>, such as "1024+8" or "inf+0", or with +adaptive after it`)
 	}
 	var p Params
+	if adaptive {
+		p.LoadPolicy = Adaptive
+	}
 	if err := p.MinExternalReusableTokens.UnmarshalText([]byte(tokens)); err != nil {
 		return Params{}, under(fieldTokens, err)
 	}
@@ -62,6 +100,9 @@ func ParseParams(s string) (Params, error) {
 func (p Params) Validate() error {
 	if err := p.MinExternalReusableTokens.Validate(); err != nil {
 		return under(fieldTokens, err)
+	}
+	if p.LoadPolicy != Threshold && p.LoadPolicy != Adaptive {
+		return refuse(fieldPolicy, string(p.LoadPolicy), allowedPolicy)
 	}
 	return validateWaiting(fieldWaiting, p.MaxWaitingRequests)
 }

@@ -53,6 +53,8 @@ func TestParseParams(t *testing.T) {
 		"1024+8": {MinExternalReusableTokens: 1024, MaxWaitingRequests: 8},
 		"inf+0":  {MinExternalReusableTokens: store.Never},
 		"1+0":    {MinExternalReusableTokens: 1},
+
+		"1024+8+adaptive": {MinExternalReusableTokens: 1024, MaxWaitingRequests: 8, LoadPolicy: store.Adaptive},
 	} {
 		got, err := store.ParseParams(in)
 		if err != nil || got != want || got.String() != in {
@@ -217,5 +219,6 @@ func drawParams(t *rapid.T, label string) store.Params {
 			}),
 		).Draw(t, label),
 		MaxWaitingRequests: rapid.IntRange(0, math.MaxInt).Draw(t, label+" waiting"),
+		LoadPolicy:         rapid.SampledFrom([]store.LoadPolicy{store.Threshold, store.Adaptive}).Draw(t, label+" policy"),
 	}
 }

@@ -39,6 +39,10 @@ func parse(raw []byte) (*Document, error) {
 		d.Trial = &Trial{}
 		return d.Trial.read(raw)
 	})
+	o.allow("costs", func(raw []byte) error {
+		d.Costs = &Costs{}
+		return d.Costs.read(raw)
+	})
 	if err := o.close(); err != nil {
 		return nil, err
 	}
@@ -49,7 +53,24 @@ func (p *Params) read(raw []byte) error {
 	o := readObject(raw)
 	o.require(fieldTokens, p.MinExternalReusableTokens.UnmarshalJSON)
 	o.require(fieldWaiting, readInt(&p.MaxWaitingRequests))
+	o.allow(fieldPolicy, p.LoadPolicy.read)
 	return o.close()
+}
+
+// read takes the name of Threshold, too, which has no spelling of its own in
+// what is written.
+func (l *LoadPolicy) read(raw []byte) error {
+	var name string
+	if err := into(&name, allowedPolicy)(raw); err != nil {
+		return err
+	}
+	if name != Threshold.String() && name != string(Adaptive) {
+		return refuse("", name, allowedPolicy)
+	}
+	if *l = Adaptive; name == Threshold.String() {
+		*l = Threshold
+	}
+	return nil
 }
 
 func (t *Trial) read(raw []byte) error {

@@ -32,10 +32,15 @@ func (d *Document) Validate() error {
 	if err := d.Baseline.Validate(); err != nil {
 		return under("baseline", err)
 	}
-	if d.Trial == nil {
+	if d.Trial != nil {
+		if err := d.Trial.validate(d.UpdatedAt); err != nil {
+			return under("trial", err)
+		}
+	}
+	if d.Costs == nil {
 		return nil
 	}
-	return under("trial", d.Trial.validate(d.UpdatedAt))
+	return under("costs", d.Costs.validate(d.UpdatedAt))
 }
 
 func (t *Trial) validate(updatedAt time.Time) error {
@@ -54,11 +59,17 @@ func (t *Trial) validate(updatedAt time.Time) error {
 	if err := validateTime("expiresAt", t.ExpiresAt); err != nil {
 		return err
 	}
-	if !t.ExpiresAt.After(t.StartedAt) {
-		return refuse("expiresAt", stamp(t.ExpiresAt), "a time after startedAt, which is "+stamp(t.StartedAt))
+	return validateLease("startedAt", t.StartedAt, t.ExpiresAt, updatedAt)
+}
+
+// validateLease checks what ends by the clock: after it began, and at most
+// MaxLease after the document was written.
+func validateLease(from string, began, ends, updatedAt time.Time) error {
+	if !ends.After(began) {
+		return refuse("expiresAt", stamp(ends), "a time after "+from+", which is "+stamp(began))
 	}
-	if latest := updatedAt.Add(MaxLease); t.ExpiresAt.After(latest) {
-		return refuse("expiresAt", stamp(t.ExpiresAt), "at most "+MaxLease.String()+" after updatedAt, which is "+stamp(latest))
+	if latest := updatedAt.Add(MaxLease); ends.After(latest) {
+		return refuse("expiresAt", stamp(ends), "at most "+MaxLease.String()+" after updatedAt, which is "+stamp(latest))
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (t *Tuner) begin(ctx context.Context, now time.Time) error {
 			document.Baseline, document.Revision = k.Incumbent, k.Revision
 		}
 	}
-	incumbent, _ := t.o.Settings.Bounds.Clamp(document.Baseline)
+	incumbent, _ := t.o.Settings.clamp(document.Baseline)
 	control := newController(t.o.Settings, incumbent, now)
 	if found {
 		t.seq = k.Sequence
@@ -55,7 +55,7 @@ func (t *Tuner) takeOver(ctx context.Context, now time.Time, missing bool) error
 		kind = store.KindReconcile
 		reason = fmt.Sprintf("ended trial %s of %s that an earlier tuner left; %s stays", d.Trial.ID, d.Trial.Candidate, c.incumbent)
 	case c.incumbent != d.Baseline:
-		reason = fmt.Sprintf("the document's %s lies outside bounds: starting from %s", d.Baseline, c.incumbent)
+		reason = fmt.Sprintf("the document's %s is not what bounds and search.adaptive allow: starting from %s", d.Baseline, c.incumbent)
 	default:
 		publish = false
 	}
@@ -95,7 +95,7 @@ func (t *Tuner) meetDocument(ctx context.Context, now time.Time) error {
 		did = "edited"
 	}
 	former, c := t.control.incumbent, t.control
-	incumbent, _ := t.o.Settings.Bounds.Clamp(d.Baseline)
+	incumbent, _ := t.o.Settings.clamp(d.Baseline)
 	t.pending, t.attempt, t.document, t.halted = action{}, nil, d, false
 	t.metrics.published(d)
 	c.orders.follow(former, incumbent)

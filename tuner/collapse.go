@@ -26,7 +26,9 @@ func (c *controller) watchCollapse(s Sample) {
 // cool-down; a shed that did not help is not repeated for a while.
 func (c *controller) shed(o observation) (action, bool) {
 	s := o.sample
-	to, _ := c.settings.Bounds.Clamp(store.Params{MinExternalReusableTokens: store.Never, MaxWaitingRequests: c.incumbent.MaxWaitingRequests})
+	to, _ := c.settings.Bounds.Clamp(store.Params{
+		MinExternalReusableTokens: store.Never, MaxWaitingRequests: c.incumbent.MaxWaitingRequests, LoadPolicy: c.incumbent.LoadPolicy,
+	})
 	if len(c.collapse) < shedAfter || !o.open || s.To.Before(c.shedAt) || to.MinExternalReusableTokens <= c.incumbent.MinExternalReusableTokens || c.settings.Mode == Observe {
 		return action{}, false
 	}

@@ -18,12 +18,14 @@ type controller struct {
 	climber   climber
 	memory    memory
 
-	// revision whose acknowledgement is awaited, since awaited; settled is when
-	// the parameters in force have been so for long enough for the storage
-	// backlog of their predecessor to be gone, zero before the acknowledgement.
-	revision int64
-	awaited  time.Time
-	settled  time.Time
+	// revision of the document; parameters is the first one with the parameters in
+	// force, whose acknowledgement is awaited, since awaited; settled is when they
+	// have been in force for long enough for the storage backlog of their
+	// predecessor to be gone, zero before the acknowledgement.
+	revision   int64
+	parameters int64
+	awaited    time.Time
+	settled    time.Time
 
 	trial     *switchback
 	probation *probation
@@ -73,7 +75,7 @@ const historyLength = 80
 
 func newController(s Settings, incumbent store.Params, now time.Time) *controller {
 	return &controller{
-		settings: s, search: searcher{settings: s, ladder: newLadder(s.Bounds)},
+		settings: s, search: searcher{settings: s, ladder: newLadder(s.Bounds, s.Search.Adaptive)},
 		incumbent: incumbent, climber: newClimber(s.Search, now), awaited: now,
 		suggested: map[store.Params]time.Time{},
 	}
@@ -151,11 +153,15 @@ func (c *controller) blindness(s Sample) string {
 	switch {
 	case s.why() != "":
 		return s.why()
-	case c.settled.IsZero() && !s.Plugin.shows(c.revision) && s.To.Sub(c.awaited) > ackTimeout:
+	case c.settled.IsZero() && !c.inForce(s.Plugin) && s.To.Sub(c.awaited) > ackTimeout:
 		return unacknowledged(s, c.revision)
+	case c.incumbent.LoadPolicy == store.Adaptive && !s.Plugin.Adaptive:
+		return notPermitted
 	}
 	return ""
 }
+
+const notPermitted = "the plugin of an EPP replica clamps adaptive to threshold: set its loadPolicy to adaptive, or search.adaptive to off"
 
 // ackTimeout is how long every EPP replica has to show a new revision.
 const ackTimeout = 2 * time.Minute
@@ -199,7 +205,7 @@ const holdAfter = 4
 // were acknowledged, and the washout since is over.
 func (c *controller) settle(s Sample) bool {
 	switch {
-	case !s.Plugin.shows(c.revision): // not yet, or a replica has restarted
+	case !c.inForce(s.Plugin): // not yet, or a replica has restarted
 		if !c.settled.IsZero() {
 			c.awaited, c.settled = s.To, time.Time{}
 		}
@@ -210,9 +216,16 @@ func (c *controller) settle(s Sample) bool {
 	return !s.From.Before(c.settled)
 }
 
+// inForce tells that every replica runs the parameters of the document, whichever
+// costs it has seen last.
+func (c *controller) inForce(p PluginSample) bool {
+	return p.State == OK && p.Oldest >= c.parameters && p.Newest <= c.revision
+}
+
 // awaiting an acknowledgement of a revision that was, or is about to be, written.
 func (c *controller) awaiting(revision int64, now time.Time) {
-	c.revision, c.awaited, c.settled = revision, now, time.Time{}
+	c.revision, c.parameters = revision, revision
+	c.awaited, c.settled = now, time.Time{}
 	if c.trial != nil {
 		c.trial.switched, c.trial.acked = now, time.Time{}
 	}
@@ -296,7 +309,10 @@ func (c *controller) candidate(v view) (proposal, bool) {
 }
 
 func (c *controller) view(s Sample) view {
-	v := view{now: s.To, incumbent: c.incumbent, recent: Sample{Signals: total(c.history)}, noise: longRunVariance(c.logCosts(c.history))}
+	v := view{
+		now: s.To, incumbent: c.incumbent, recent: Sample{Signals: total(c.history)},
+		noise: longRunVariance(c.logCosts(c.history)), adaptive: s.Plugin.Adaptive,
+	}
 	for _, h := range c.history {
 		v.recent.Plugin.Loads += h.Plugin.Loads
 		v.recent.Plugin.Recomputes += h.Plugin.Recomputes

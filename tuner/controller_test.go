@@ -53,7 +53,7 @@ func (w *world) sample() Sample {
 		Seconds: seconds, Requests: requests, E2ESeconds: requests * e2e, FirstTokens: requests, TTFTSeconds: 0.1 * requests * e2e,
 		WithinSLO: requests, HasSLO: true, Prompt: 1000 * requests, RunningSeconds: 60 * seconds, Engines: 4,
 	}}
-	s.Plugin = PluginSample{State: OK, Replicas: 1, Oldest: w.revision, Newest: w.revision, Loads: 100, Recomputes: 200, GateStops: 20}
+	s.Plugin = PluginSample{State: OK, Replicas: 1, Oldest: w.revision, Newest: w.revision, Adaptive: true, Loads: 100, Recomputes: 200, GateStops: 20}
 	if !w.acks {
 		s.Plugin.Oldest = 0
 	}

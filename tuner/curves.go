@@ -279,15 +279,15 @@ func (p prediction) prior() estimate {
 	}
 }
 
-// predict the gain of the token minimum to over from, the queue gate left as it
-// is: requests in the buckets between them change their action. A bucket of
-// which no restores were seen counts as no gain, uncertain by all that
+// predict the gain of to over from, the queue gate left as it is: requests in the
+// buckets that one of them restores and the other does not change their action. A
+// bucket of which no restores were seen counts as no gain, uncertain by all that
 // recomputing it costs.
-func (c curves) predict(from, to store.Tokens) prediction {
+func (c curves) predict(from, to store.Params) prediction {
 	var p prediction
 	variance := 0.0
 	for _, b := range c.buckets {
-		before, after := loads(from, b.reusable), loads(to, b.reusable)
+		before, after := b.loads(from), b.loads(to)
 		if before == after {
 			continue
 		}
@@ -306,13 +306,12 @@ func (c curves) predict(from, to store.Tokens) prediction {
 	return p
 }
 
-// predictGate is the gain of restoring all that the queue gate stops under the
-// token minimum.
-func (c curves) predictGate(minimum store.Tokens) prediction {
+// predictGate is the gain of restoring all that the queue gate alone stops.
+func (c curves) predictGate(in store.Params) prediction {
 	p := prediction{changes: true}
 	variance := 0.0
 	for _, b := range c.buckets {
-		if b.known && loads(minimum, b.reusable) {
+		if b.known && b.loads(in) {
 			p.gain += b.stopped * (b.recompute - b.restore) / c.spent
 			variance += math.Pow(b.stopped*b.stderr/c.spent, 2)
 		}
@@ -343,7 +342,12 @@ func (c *curves) record() []store.CurveBucket {
 	return out
 }
 
-// loads tells whether the requests of a bucket may restore under a minimum.
-func loads(minimum store.Tokens, edge float64) bool {
-	return minimum != store.Never && edge >= float64(minimum)
+// loads tells whether the requests of the bucket are restored while the gate is
+// open. Adaptive withholds by itself what it knows to be dear, so that a lower
+// minimum adds only what it would restore, and a higher one takes only that away.
+func (b bucketCost) loads(p store.Params) bool {
+	if p.MinExternalReusableTokens == store.Never || b.reusable < float64(p.MinExternalReusableTokens) {
+		return false
+	}
+	return p.LoadPolicy != store.Adaptive || !b.known || b.restore < b.recompute
 }

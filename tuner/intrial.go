@@ -69,7 +69,7 @@ func (c *controller) inTrial(o observation) action {
 	if why := c.guardTrial(s); why != "" {
 		return c.finish(s, aborted, nil, why)
 	}
-	if !s.Plugin.shows(c.revision) && !t.acked.IsZero() { // a replica has restarted
+	if !c.inForce(s.Plugin) && !t.acked.IsZero() { // a replica has restarted
 		t.acked, t.switched = time.Time{}, s.To
 	}
 	if t.acked.IsZero() {
@@ -107,7 +107,7 @@ func (c *controller) trialBlind(s Sample) action {
 }
 
 func (c *controller) awaitAck(s Sample) action {
-	if s.Plugin.shows(c.revision) {
+	if c.inForce(s.Plugin) {
 		c.trial.acked = s.To
 		return action{}
 	}
@@ -191,7 +191,7 @@ func (c *controller) refreshPrior(s Sample) {
 		return
 	}
 	if m, ok := fitCurves(c.log, s.To, c.settings.Search); ok {
-		t.proposal.prior = m.predict(c.incumbent.MinExternalReusableTokens, to.MinExternalReusableTokens).prior()
+		t.proposal.prior = m.predict(c.incumbent, to).prior()
 	}
 }
 

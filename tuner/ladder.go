@@ -8,16 +8,17 @@ import (
 )
 
 // ladder holds the rungs of both thresholds that lie within bounds, strictest
-// token minimum last and loosest queue limit last. Neighbouring rungs differ by
+// token minimum last and loosest queue limit last, and the load policies allowed. Neighbouring rungs differ by
 // a factor of two, because smaller differences drown in run-to-run noise; both
 // ends are regimes of their own.
 type ladder struct {
-	tokens  []store.Tokens
-	waiting []int
+	tokens   []store.Tokens
+	waiting  []int
+	policies []store.LoadPolicy
 }
 
-func newLadder(b store.Bounds) ladder {
-	var l ladder
+func newLadder(b store.Bounds, a AdaptiveSearch) ladder {
+	l := ladder{policies: a.policies()}
 	tokens := []store.Tokens{1}
 	for t := store.Tokens(64); t <= 32768; t *= 2 {
 		tokens = append(tokens, t)
@@ -39,16 +40,17 @@ func newLadder(b store.Bounds) ladder {
 	return l
 }
 
-// dimension is one of the two thresholds.
+// dimension is one of the parameters.
 type dimension int
 
 const (
 	tokenMinimum dimension = iota
 	queueLimit
+	loadPolicy
 )
 
-// direction is a way to walk on the ladder. By > 0 raises the token minimum or
-// loosens the queue limit.
+// direction is a way to walk on the ladder. By > 0 raises the token minimum,
+// loosens the queue limit or goes from threshold to adaptive.
 type direction struct {
 	Dim dimension `json:"dim"`
 	By  int       `json:"by"`
@@ -58,6 +60,11 @@ type direction struct {
 // leave the ladder ends on its last rung.
 func (l ladder) walk(p store.Params, d direction) (next store.Params, ok bool) {
 	next = p
+	if d.Dim == loadPolicy {
+		i, exact := slices.BinarySearch(l.policies, p.LoadPolicy)
+		next.LoadPolicy = l.policies[landing(i, exact, d.By, len(l.policies))]
+		return next, next != p
+	}
 	if d.Dim == queueLimit {
 		i, exact := slices.BinarySearchFunc(l.waiting, p.MaxWaitingRequests, store.CompareWaiting)
 		next.MaxWaitingRequests = l.waiting[landing(i, exact, d.By, len(l.waiting))]
@@ -77,9 +84,10 @@ func landing(i int, exact bool, by, n int) int {
 	return min(max(i+by, 0), n-1)
 }
 
-// toward walks from one pair to another, at most steps rungs in each dimension.
+// toward walks from one setting to another, at most steps rungs in each dimension.
 func (l ladder) toward(from, to store.Params, steps int) store.Params {
 	p := from
+	p.LoadPolicy = to.LoadPolicy
 	for _, dim := range []dimension{tokenMinimum, queueLimit} {
 		for range steps {
 			by := l.side(p, to, dim)

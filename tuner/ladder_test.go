@@ -9,7 +9,7 @@ import (
 )
 
 func TestLadderWalk(t *testing.T) {
-	l := newLadder(store.DefaultBounds())
+	l := newLadder(store.DefaultBounds(), AdaptiveTry)
 	params := func(s string) store.Params {
 		p, err := store.ParseParams(s)
 		if err != nil {
@@ -23,6 +23,10 @@ func TestLadderWalk(t *testing.T) {
 		to   string
 		ok   bool
 	}{
+		{"1024+8", direction{loadPolicy, 1}, "1024+8+adaptive", true},
+		{"1024+8", direction{loadPolicy, -1}, "1024+8", false},
+		{"1024+8+adaptive", direction{loadPolicy, -1}, "1024+8", true},
+		{"1024+8+adaptive", direction{tokenMinimum, 1}, "2048+8+adaptive", true},
 		{"1024+8", direction{tokenMinimum, 1}, "2048+8", true},
 		{"1024+8", direction{tokenMinimum, -2}, "256+8", true},
 		{"1024+8", direction{tokenMinimum, 99}, "inf+8", true},
@@ -57,7 +61,7 @@ func TestLadderStaysWithinBounds(t *testing.T) {
 		if rapid.Bool().Draw(t, "gated") {
 			b.MaxWaitingRequests.Max = b.MaxWaitingRequests.Min + rapid.IntRange(0, 100).Draw(t, "wwidth")
 		}
-		l := newLadder(b)
+		l := newLadder(b, AdaptiveOff)
 		p, _ := b.Clamp(store.Params{
 			MinExternalReusableTokens: store.Tokens(rapid.Int64Range(1, 200000).Draw(t, "tokens")),
 			MaxWaitingRequests:        rapid.IntRange(0, 200).Draw(t, "waiting"),

@@ -44,7 +44,7 @@ func newMetrics(r prometheus.Registerer, pool string) (*metrics, error) {
 		ready:    gauge("kvtuner_ready", "1 while the pool is taken over, its steps succeed and its engines and plugin are seen, else 0."),
 		revision: gauge("kvtuner_revision", "Revision of the document last written or taken over."),
 		parameter: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kvtuner_parameter", Help: "Parameters published, by arm and name; +Inf tokens is never load, 0 waiting is no gate.", ConstLabels: labels}, []string{"arm", "name"}),
+			Name: "kvtuner_parameter", Help: "Parameters published, by arm and name; +Inf tokens is never load, 0 waiting is no gate, loadPolicy is 1 for adaptive.", ConstLabels: labels}, []string{"arm", "name"}),
 		bound: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kvtuner_bound", Help: "Ends of the bounds, min and max, by parameter; +Inf tokens is never load, a max of 0 waiting is no gate.", ConstLabels: labels}, []string{"parameter", "bound"}),
 		trial:  gauge("kvtuner_trial_active", "1 while a trial's document is published."),
@@ -102,6 +102,11 @@ func (m *metrics) published(d *store.Document) {
 func (m *metrics) setParams(arm store.Arm, p store.Params) {
 	m.parameter.WithLabelValues(string(arm), store.NameTokens).Set(gaugeTokens(p.MinExternalReusableTokens))
 	m.parameter.WithLabelValues(string(arm), store.NameWaiting).Set(float64(p.MaxWaitingRequests))
+	adaptive := 0.0
+	if p.LoadPolicy == store.Adaptive {
+		adaptive = 1
+	}
+	m.parameter.WithLabelValues(string(arm), store.NameLoadPolicy).Set(adaptive)
 }
 
 func (m *metrics) setBounds(b store.Bounds) {

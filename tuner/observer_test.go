@@ -67,6 +67,7 @@ func engine(pod string) model.Matrix {
 func epp(pod string, revision ...float64) model.Matrix {
 	return model.Matrix{
 		series(seriesRevision, pod, nil, revision...),
+		series(seriesAdaptive, pod, nil, 1, 1, 1),
 		series(seriesDecisions, pod, map[string]string{"action": "load", "reason": "reusable"}, 1, 2, 8),
 		series(seriesDecisions, pod, map[string]string{"action": "recompute", "reason": "queue_gate"}, 1, 2, 4),
 		series(seriesCostStarted, pod, map[string]string{"action": "load", "reusable": "1024"}, 1, 2, 8),
@@ -216,7 +217,7 @@ func TestRevisionIsRead(t *testing.T) {
 			}
 			a := &answers{engines: engine("a"), plugin: model.Matrix{row}}
 			got := (&observer{prom: a, settings: testSettings()}).sample(context.Background(), noon.Add(-15*time.Second), noon).Plugin
-			if !got.shows(int64(revision)) {
+			if got.State != OK || got.Oldest != int64(revision) || got.Newest != int64(revision) {
 				t.Errorf("%d points of revision %v are read as %d to %d: %s", n, revision, got.Oldest, got.Newest, got.Why)
 			}
 		}

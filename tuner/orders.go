@@ -202,7 +202,7 @@ func (c *controller) revert(now time.Time, o Command) (action, error) {
 	if err != nil {
 		return action{}, err
 	}
-	to, moved := c.settings.Bounds.Clamp(to)
+	to, moved := c.settings.clamp(to)
 	if moved {
 		what += ", brought within bounds,"
 	}

@@ -19,17 +19,15 @@ type PluginSample struct {
 	// Oldest and Newest revision in force among the replicas.
 	Oldest, Newest int64
 	Replicas       int
+	// Adaptive tells that the configuration of every replica permits
+	// store.Adaptive.
+	Adaptive bool
 	// Loads are decisions to restore on evidence, probes not among them;
 	// Recomputes those to recompute, GateStops the ones because of the gate.
 	Loads, Recomputes, GateStops float64
 	// Curve is the evidence behind the cost curves, by action and bucket of
 	// reusable tokens.
 	Curve []CurvePoint
-}
-
-// shows tells whether every replica has exactly this revision in force.
-func (p PluginSample) shows(revision int64) bool {
-	return p.State == OK && p.Oldest == revision && p.Newest == revision
 }
 
 // CurvePoint sums the requests of one action whose externally reusable tokens
@@ -64,7 +62,7 @@ func (o *observer) pluginSample(rows model.Matrix, from, to time.Time) (PluginSa
 		return PluginSample{}, fmt.Errorf("%w of the plugin; check pluginSelector, now %s, and that the EPP runs selective-kv-policy", errNoSeries, pluginSelector(o.settings))
 	}
 	w := window{from: model.TimeFromUnixNano(from.UnixNano()), to: model.TimeFromUnixNano(to.UnixNano())}
-	p := PluginSample{State: OK, Replicas: len(replicas), Oldest: math.MaxInt64}
+	p := PluginSample{State: OK, Replicas: len(replicas), Oldest: math.MaxInt64, Adaptive: true}
 	curve := map[curveKey]*CurvePoint{}
 	for _, replica := range replicas {
 		if replica.newest() <= w.to.Add(-staleAfter(o.settings.ScrapeInterval)) {
@@ -82,6 +80,7 @@ func (p *PluginSample) addReplica(replica source, w window, curve map[curveKey]*
 	r := reader{source: replica, window: w}
 	oldest, newest := r.latest(seriesRevision)
 	p.Oldest, p.Newest = min(p.Oldest, oldest), max(p.Newest, newest)
+	p.Adaptive = p.Adaptive && r.has(seriesAdaptive) && r.gauge(seriesAdaptive) == 1
 	// A replica that has only just appeared shows its revision; what it counted
 	// before is not known.
 	if r.err != nil || replica.joined(w) {

@@ -45,6 +45,7 @@ const (
 	seriesCostTTFT     = "selective_kv_cost_ttft_seconds_total"
 	seriesCostComputed = "selective_kv_cost_computed_tokens_total"
 	seriesDecisions    = "selective_kv_decisions_total"
+	seriesAdaptive     = "selective_kv_adaptive_permitted"
 	labelAction        = "action"
 	labelReason        = "reason"
 	labelReusable      = "reusable"
@@ -56,7 +57,7 @@ var costSeries = []string{
 	seriesCostStarted, seriesCostReusable, seriesCostFinished, seriesCostTTFT, seriesCostComputed,
 }
 
-var pluginSeries = append([]string{seriesRevision, seriesDecisions}, costSeries...)
+var pluginSeries = append([]string{seriesRevision, seriesDecisions, seriesAdaptive}, costSeries...)
 
 // lookbackScrapes is how far back a query reaches beyond its window, in scrape
 // intervals. An engine silent for that long counts as deleted; silent for less

@@ -66,7 +66,7 @@ const (
 )
 
 func (d direction) sense() sense {
-	if (d.Dim == tokenMinimum) == (d.By > 0) {
+	if (d.Dim != queueLimit) == (d.By > 0) {
 		return fewerRestores
 	}
 	return moreRestores
@@ -81,6 +81,7 @@ type view struct {
 	noise    float64
 	model    *curves
 	recalled *store.Params
+	adaptive bool // every replica of the plugin permits it
 }
 
 // searcher proposes candidates.
@@ -144,19 +145,29 @@ func (c scored) proposal(why string) proposal {
 	return proposal{params: c.params, origin: fromModel, direction: c.direction, predicted: c.gain, prior: c.prior(), why: why}
 }
 
-// scored lists the token minimums within reach that promise enough, the best
-// first.
+// predictable are the steps that the cost curves can judge.
+func (s searcher) predictable(v view) []direction {
+	var all []direction
+	if v.adaptive {
+		all = append(all, direction{Dim: loadPolicy, By: 1})
+	}
+	for by := -s.settings.Search.MaxStep; by <= s.settings.Search.MaxStep; by++ {
+		all = append(all, direction{Dim: tokenMinimum, By: by})
+	}
+	return all
+}
+
+// scored lists the candidates within reach that promise enough, the best first.
 func (s searcher) scored(c *climber, v view) []scored {
 	var all []scored
-	for by := -s.settings.Search.MaxStep; by <= s.settings.Search.MaxStep; by++ {
-		d := direction{Dim: tokenMinimum, By: by}
+	for _, d := range s.predictable(v) {
 		p, ok := s.ladder.walk(v.incumbent, d)
 		if !ok {
 			continue
 		}
-		e := v.model.predict(v.incumbent.MinExternalReusableTokens, p.MinExternalReusableTokens)
+		e := v.model.predict(v.incumbent, p)
 		promising := e.gain-e.stderr >= s.settings.Trial.MinEffect
-		if by < 0 && v.dry() {
+		if d.Dim == tokenMinimum && d.By < 0 && v.dry() {
 			// Of what an open gate would gain, a strict one gains a part.
 			p, e = s.cautious(p), e.part()
 		}
@@ -186,7 +197,7 @@ func (c *climber) doubted(d direction, now time.Time, gain float64) bool {
 func (s searcher) loosenGate(c *climber, v view) (proposal, bool) {
 	d := direction{Dim: queueLimit, By: s.settings.Search.Step}
 	p, ok := s.ladder.walk(v.incumbent, d)
-	e := v.model.predictGate(v.incumbent.MinExternalReusableTokens)
+	e := v.model.predictGate(v.incumbent)
 	if !ok || c.doubted(d, v.now, e.gain/2) || c.failedOnLess(p, v.now, e.gain/2) {
 		return proposal{}, false
 	}
@@ -240,7 +251,7 @@ func (s searcher) fromMemory(c *climber, v view) (proposal, bool) {
 	if v.recalled == nil || *v.recalled == v.incumbent {
 		return proposal{}, false
 	}
-	if !s.settings.Bounds.Contains(*v.recalled) {
+	if _, moved := s.settings.clamp(*v.recalled); moved {
 		return proposal{}, false
 	}
 	p := s.ladder.toward(v.incumbent, *v.recalled, s.settings.Search.MaxStep)
@@ -300,7 +311,7 @@ func (s searcher) neighbours(c *climber, v view) (out []proposal, passed []store
 // directions to try at the present step, the one that last succeeded first.
 func (c *climber) directions() []direction {
 	all := []direction{
-		{tokenMinimum, c.Step}, {tokenMinimum, -c.Step}, {queueLimit, -c.Step}, {queueLimit, c.Step},
+		{loadPolicy, 1}, {loadPolicy, -1}, {tokenMinimum, c.Step}, {tokenMinimum, -c.Step}, {queueLimit, -c.Step}, {queueLimit, c.Step},
 	}
 	if c.Last == nil {
 		return all
@@ -318,6 +329,14 @@ const noGateShare = 0.005
 
 // pointless says why a step cannot help, as far as the evidence goes.
 func (s searcher) pointless(d direction, to store.Params, v view) string {
+	switch {
+	case d.Dim == loadPolicy && !v.adaptive:
+		return "the plugin's own loadPolicy does not permit it"
+	case d.Dim == loadPolicy && v.model == nil:
+		return "what restores cost is not known"
+	case d.Dim == loadPolicy:
+		return ""
+	}
 	if d.Dim == queueLimit {
 		plugin := v.recent.Plugin
 		decisions := plugin.Loads + plugin.Recomputes
@@ -336,7 +355,7 @@ func (s searcher) pointless(d direction, to store.Params, v view) string {
 	if v.model == nil {
 		return ""
 	}
-	e := v.model.predict(v.incumbent.MinExternalReusableTokens, to.MinExternalReusableTokens)
+	e := v.model.predict(v.incumbent, to)
 	switch {
 	case !e.changes:
 		return "no request lies between: it changes nothing"

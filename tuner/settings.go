@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
 	"time"
 
 	"github.com/kvtuner/kvtuner/store"
@@ -134,7 +133,22 @@ type Search struct {
 	BatchCost float64 `mapstructure:"batchCost"`
 	// Evidence is how far back the cost curves look.
 	Evidence time.Duration `mapstructure:"evidence"`
+	// Adaptive says whether requests may be weighed one by one.
+	Adaptive AdaptiveSearch `mapstructure:"adaptive"`
 }
+
+// AdaptiveSearch says what the tuner does with store.Adaptive.
+type AdaptiveSearch string
+
+const (
+	// AdaptiveOff never uses it, and publishes no costs.
+	AdaptiveOff AdaptiveSearch = "off"
+	// AdaptiveTry tries it against store.Threshold like any other candidate, and
+	// the other way round.
+	AdaptiveTry AdaptiveSearch = "try"
+	// AdaptiveOn uses it always.
+	AdaptiveOn AdaptiveSearch = "on"
+)
 
 // Schedule says when tuning may happen; no windows means always.
 type Schedule struct {
@@ -175,10 +189,36 @@ func DefaultSettings() Settings {
 		},
 		Search: Search{
 			Step: 2, MaxStep: 4, Explore: 15 * time.Minute, MaxExplore: 24 * time.Hour,
-			BatchCost: 0.5, Evidence: 3 * time.Minute,
+			BatchCost: 0.5, Evidence: 3 * time.Minute, Adaptive: AdaptiveOff,
 		},
 		Schedule: Schedule{Zone: "UTC"},
 	}
+}
+
+// policies in the order of the ladder.
+func (a AdaptiveSearch) policies() []store.LoadPolicy {
+	switch a {
+	case AdaptiveTry:
+		return []store.LoadPolicy{store.Threshold, store.Adaptive}
+	case AdaptiveOn:
+		return []store.LoadPolicy{store.Adaptive}
+	default:
+		return []store.LoadPolicy{store.Threshold}
+	}
+}
+
+// clamp returns the nearest parameters that bounds and search.adaptive allow, and
+// whether that differs from p. In mode Observe the policy in force stays, for
+// nothing will change it; in mode Propose it takes an approval to make it adaptive.
+func (s Settings) clamp(p store.Params) (clamped store.Params, moved bool) {
+	clamped, _ = s.Bounds.Clamp(p)
+	switch {
+	case s.Search.Adaptive == AdaptiveOff && s.Mode != Observe:
+		clamped.LoadPolicy = store.Threshold
+	case s.Search.Adaptive == AdaptiveOn && s.Mode == Enforce:
+		clamped.LoadPolicy = store.Adaptive
+	}
+	return clamped, clamped != p
 }
 
 // step is the length of a sample: the fewest scrape intervals that last at least
@@ -217,6 +257,9 @@ func (s Settings) Validate() error {
 		errs = append(errs, fmt.Errorf("bounds: %w", err))
 	} else if !s.Bounds.Contains(s.Initial) {
 		errs = append(errs, fmt.Errorf("initial: %s lies outside bounds; widen the bounds or start inside them", s.Initial))
+	}
+	if s.Initial.LoadPolicy == store.Adaptive && s.Search.Adaptive == AdaptiveOff {
+		errs = append(errs, fmt.Errorf("initial: %s is not allowed while search.adaptive is %q; use %q or %q", s.Initial, AdaptiveOff, AdaptiveTry, AdaptiveOn))
 	}
 	if _, err := newCalendar(s.Schedule); err != nil {
 		errs = append(errs, err)
@@ -342,6 +385,9 @@ func (s Search) validate() error {
 	}
 	if s.Step < 1 || s.Step > s.MaxStep {
 		errs = append(errs, fmt.Errorf("search.step: %d is not allowed; 1 to search.maxStep (%d)", s.Step, s.MaxStep))
+	}
+	if s.Adaptive != AdaptiveOff && s.Adaptive != AdaptiveTry && s.Adaptive != AdaptiveOn {
+		errs = append(errs, fmt.Errorf("search.adaptive: %q is not allowed; %q, %q or %q", s.Adaptive, AdaptiveOff, AdaptiveTry, AdaptiveOn))
 	}
 	if s.MaxStep > 8 {
 		errs = append(errs, fmt.Errorf("search.maxStep: %d is not allowed; at most 8", s.MaxStep))

@@ -138,9 +138,12 @@ func (t *Tuner) step(ctx context.Context, now time.Time) error {
 		return nil // what the sample shows was in force before the command
 	}
 	pair := 2 * t.o.Settings.Trial.Block
-	return t.act(ctx, now, t.control.next(observation{
+	if err := t.act(ctx, now, t.control.next(observation{
 		sample: sample, open: t.calendar.open(now), room: t.calendar.open(now.Add(pair)),
-	}))
+	})); err != nil {
+		return err
+	}
+	return t.refreshCosts(ctx, now)
 }
 
 // observe lets commands have the turn while Prometheus answers, and tells whether
@@ -269,6 +272,12 @@ func (t *Tuner) publishPending(ctx context.Context, now time.Time) error {
 		APIVersion: store.APIVersion, Pool: t.o.Settings.Name, Revision: t.document.Revision + 1,
 		UpdatedAt: now.UTC(), Baseline: c.baseline, Trial: c.trial,
 	}
+	next.Costs = t.costs(next, now)
+	return t.write(ctx, next, now)
+}
+
+// write a document.
+func (t *Tuner) write(ctx context.Context, next *store.Document, now time.Time) error {
 	t.attempt = next
 	if err := t.o.Documents.Swap(ctx, next); err != nil {
 		t.metrics.publishFailures.Inc()
@@ -278,11 +287,16 @@ func (t *Tuner) publishPending(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// accept a document that this tuner has written.
+// accept a document that this tuner has written. One that no pending change asked
+// for brings new costs only, and leaves the parameters in force.
 func (t *Tuner) accept(d *store.Document, now time.Time) {
 	t.control.orders.follow(t.document.Baseline, d.Baseline)
+	if t.pending.change == nil {
+		t.control.revision = d.Revision
+	} else {
+		t.control.awaiting(d.Revision, now)
+	}
 	t.document, t.attempt, t.pending.change = d, nil, nil
-	t.control.awaiting(d.Revision, now)
 	t.metrics.published(d)
 }
 

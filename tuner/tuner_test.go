@@ -26,6 +26,8 @@ type fixture struct {
 	registry *prometheus.Registry
 	tuner    *Tuner
 	adjust   func(*Settings)
+	// uncounted pools have no cost counters.
+	uncounted bool
 }
 
 type memoryJournal struct {
@@ -94,6 +96,9 @@ func (f *fixture) Query(_ context.Context, q string, at time.Time, _ ...promv1.O
 	}
 	var out model.Matrix
 	for _, row := range rows {
+		if f.uncounted && strings.HasPrefix(string(row.Metric[model.MetricNameLabel]), "selective_kv_cost_") {
+			continue
+		}
 		if strings.HasPrefix(string(row.Metric[model.MetricNameLabel]), "vllm:") == strings.Contains(q, "vllm:") {
 			out = append(out, row)
 		}

@@ -36,7 +36,11 @@ func modeWords(mode string) string {
 
 // paramsWords says what parameters mean.
 func paramsWords(p store.Params) string {
-	return fmt.Sprintf("%s (%s; %s)", p, tokenWords(p.MinExternalReusableTokens), gateWords(p.MaxWaitingRequests))
+	words := tokenWords(p.MinExternalReusableTokens) + "; " + gateWords(p.MaxWaitingRequests)
+	if p.LoadPolicy == store.Adaptive {
+		words += "; only if that costs less than computing"
+	}
+	return fmt.Sprintf("%s (%s)", p, words)
 }
 
 func tokenWords(t store.Tokens) string {

@@ -33,7 +33,7 @@ type Options struct {
 	// Profile is the deployment; nil is the published one.
 	Profile *fleet.Profile
 	// Policies by name: load, recompute, static:<tokens>+<waiting>,
-	// best-static, tuned, oracle.
+	// best-static, tuned, adaptive, oracle.
 	Policies []string
 	// Seeds is how many seeds each pair of scenario and policy runs with,
 	// starting at FirstSeed. All policies meet the same arrivals of a seed.

@@ -52,7 +52,6 @@ func TestOptionErrors(t *testing.T) {
 		{"no scenario", func(o *Options) { o.Scenarios = nil }, []string{"scenarios", "at least one"}},
 		{"scenario twice", func(o *Options) { o.Scenarios = []string{"1k-c4", "1k-c4"} }, []string{`"1k-c4"`, "twice"}},
 		{"unknown policy", func(o *Options) { o.Policies = []string{"static"} }, []string{`"static"`, "best-static", "oracle"}},
-		{"reserved policy", func(o *Options) { o.Policies = []string{"adaptive"} }, []string{`"adaptive"`, "reserved", "tuned"}},
 		{"bad pair", func(o *Options) { o.Policies = []string{"static:0+8"} }, []string{"static:0+8", "1 or more"}},
 		{"no policy", func(o *Options) { o.Policies = nil }, []string{"policies", "static:<tokens>+<waiting>"}},
 		{"policy twice", func(o *Options) { o.Policies = []string{"load", "load"} }, []string{`"load"`, "twice"}},

@@ -19,7 +19,7 @@ const (
 )
 
 // allowedPolicies is what an error about a policy offers.
-const allowedPolicies = "load, recompute, static:<tokens>+<waiting> (such as static:1024+8 or static:inf+0), best-static, tuned, oracle"
+const allowedPolicies = "load, recompute, static:<tokens>+<waiting> (such as static:1024+8 or static:inf+0), best-static, tuned, adaptive, oracle"
 
 // choice is a policy of a bench: one that can be run, or one that is chosen
 // among others afterwards.
@@ -34,8 +34,6 @@ func parsePolicy(name string) (choice, error) {
 	switch name {
 	case BestStatic, Oracle:
 		return choice{name: name}, nil
-	case "adaptive":
-		return choice{}, fmt.Errorf("policy %q is reserved for a tuner that also weighs each request and is not available; allowed: %s", name, allowedPolicies)
 	}
 	p, err := lab.ParsePolicy(name)
 	if err != nil && strings.HasPrefix(name, staticPrefix) {

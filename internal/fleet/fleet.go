@@ -15,6 +15,8 @@ import (
 type Policy interface {
 	// Observe tells the waiting queue of an endpoint, as the EPP refreshes it.
 	Observe(endpoint string, waiting int, at time.Time)
+	// ObserveRunning tells the requests running in an endpoint.
+	ObserveRunning(endpoint string, running int, at time.Time)
 	// Decide answers for one request routed to r.Endpoint. The request is
 	// reused for the next call.
 	Decide(r *plugin.Request) plugin.Decision

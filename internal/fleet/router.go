@@ -67,6 +67,7 @@ func (f *Fleet) snapshot() {
 		r := &f.replicas[i]
 		r.seen = r.load()
 		f.policy.Observe(f.names[i], r.seen.waiting, at)
+		f.policy.ObserveRunning(f.names[i], r.seen.running, at)
 	}
 	f.events.push(after(f.now, f.profile.SnapshotInterval), evSnapshot, 0)
 }

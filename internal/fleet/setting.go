@@ -80,7 +80,8 @@ func (s Setting) Build(now func() time.Time) (Policy, error) {
 // noPolicy lets every request load.
 type noPolicy struct{}
 
-func (noPolicy) Observe(string, int, time.Time) {}
+func (noPolicy) Observe(string, int, time.Time)        {}
+func (noPolicy) ObserveRunning(string, int, time.Time) {}
 func (noPolicy) Decide(*plugin.Request) plugin.Decision {
 	return plugin.Decision{Action: plugin.Load, Reason: plugin.ReasonPreserved, Arm: store.ArmBaseline}
 }

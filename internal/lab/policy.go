@@ -27,6 +27,7 @@ const (
 	recompute
 	static
 	tuned
+	adaptive
 )
 
 // staticPrefix starts the name of a fixed pair.
@@ -44,7 +45,16 @@ func Static(p store.Params) Policy { return Policy{kind: static, params: p} }
 // Tuned starts from a pair of thresholds and lets the tuner move them.
 func Tuned(initial store.Params) Policy { return Policy{kind: tuned, params: initial} }
 
-// ParsePolicy reads a policy's name: load, recompute, tuned,
+// Adaptive is Tuned with store.Adaptive in force from the start.
+func Adaptive(initial store.Params) Policy {
+	initial.LoadPolicy = store.Adaptive
+	return Policy{kind: adaptive, params: initial}
+}
+
+// tunes tells that the tuner runs.
+func (p Policy) tunes() bool { return p.kind == tuned || p.kind == adaptive }
+
+// ParsePolicy reads a policy's name: load, recompute, tuned, adaptive,
 // static:<tokens>+<waiting>.
 func ParsePolicy(name string) (Policy, error) {
 	switch name {
@@ -52,6 +62,8 @@ func ParsePolicy(name string) (Policy, error) {
 		return AlwaysLoad(), nil
 	case "recompute":
 		return AlwaysRecompute(), nil
+	case "adaptive":
+		return Adaptive(store.Params{MinExternalReusableTokens: 1024, MaxWaitingRequests: 8}), nil
 	case "tuned":
 		return Tuned(store.Params{MinExternalReusableTokens: 1024, MaxWaitingRequests: 8}), nil
 	}
@@ -62,7 +74,7 @@ func ParsePolicy(name string) (Policy, error) {
 		}
 		return Static(p), nil
 	}
-	return Policy{}, fmt.Errorf("policy %q is not known; use load, recompute, tuned or static:<tokens>+<waiting>", name)
+	return Policy{}, fmt.Errorf("policy %q is not known; use load, recompute, tuned, adaptive or static:<tokens>+<waiting>", name)
 }
 
 // String is the policy's name, as ParsePolicy reads it.
@@ -74,6 +86,8 @@ func (p Policy) String() string {
 		return "recompute"
 	case tuned:
 		return "tuned"
+	case adaptive:
+		return "adaptive"
 	}
 	return staticPrefix + p.params.String()
 }
@@ -87,9 +101,9 @@ func (p Policy) never() bool {
 // takes documents.
 func (p Policy) build(now func() time.Time, r prometheus.Registerer) (*plugin.Policy, error) {
 	config := `{"loadPolicy":"disable"}`
-	if p.kind == static && !p.never() || p.kind == tuned {
-		config = fmt.Sprintf(`{"loadPolicy":"threshold","minExternalReusableTokens":%s,"maxWaitingRequests":%d%s}`,
-			jsonTokens(p.params.MinExternalReusableTokens), p.params.MaxWaitingRequests, p.tuning())
+	if p.kind == static && !p.never() || p.tunes() {
+		config = fmt.Sprintf(`{"loadPolicy":%q,"minExternalReusableTokens":%s,"maxWaitingRequests":%d%s}`,
+			p.params.LoadPolicy, jsonTokens(p.params.MinExternalReusableTokens), p.params.MaxWaitingRequests, p.tuning())
 	}
 	c, err := plugin.ParseConfig([]byte(config))
 	if err != nil {
@@ -102,7 +116,7 @@ func (p Policy) build(now func() time.Time, r prometheus.Registerer) (*plugin.Po
 }
 
 func (p Policy) tuning() string {
-	if p.kind != tuned {
+	if !p.tunes() {
 		return ""
 	}
 	return `,"tuning":{"file":"parameters.json"}`
@@ -119,7 +133,8 @@ func jsonTokens(t store.Tokens) string {
 // alwaysLoad is vLLM's behaviour without a policy.
 type alwaysLoad struct{}
 
-func (alwaysLoad) Observe(string, int, time.Time) {}
+func (alwaysLoad) Observe(string, int, time.Time)        {}
+func (alwaysLoad) ObserveRunning(string, int, time.Time) {}
 func (alwaysLoad) Decide(*plugin.Request) plugin.Decision {
 	return plugin.Decision{Action: plugin.Load, Reason: plugin.ReasonPreserved, Arm: store.ArmBaseline}
 }

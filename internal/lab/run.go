@@ -168,7 +168,7 @@ func (l *loop) open() error {
 	}
 	l.fleet = f
 	l.outcome.Path = []Point{{Params: l.run.Policy.params, Arm: store.ArmBaseline}}
-	if l.run.Policy.kind == tuned {
+	if l.run.Policy.tunes() {
 		return l.openTuner()
 	}
 	return nil
@@ -195,6 +195,9 @@ func (l *loop) openTuner() error {
 	s.Name, s.Mode, s.ScrapeInterval, s.Initial = poolName, tuner.Enforce, l.run.Scrape, l.run.Policy.params
 	s.Selector = fmt.Sprintf("namespace=%q", namespace)
 	s.TensorParallel = int(l.run.Phases[0].Scenario.Profile.TensorParallel)
+	if l.run.Policy.kind == adaptive {
+		s.Search.Adaptive = tuner.AdaptiveOn
+	}
 	s.Endpoints = int(l.run.Phases[0].Scenario.Profile.Replicas)
 	if l.run.Adjust != nil {
 		l.run.Adjust(&s)
@@ -301,7 +304,9 @@ func (l *loop) carry(ctx context.Context) error {
 	}
 	l.applied = d.Revision
 	params, arm := d.InForce("", l.fleet.Now())
-	l.outcome.Path = append(l.outcome.Path, Point{At: l.elapsed, Params: params, Arm: arm})
+	if last := l.outcome.Path[len(l.outcome.Path)-1]; last.Params != params || last.Arm != arm { // else new costs only
+		l.outcome.Path = append(l.outcome.Path, Point{At: l.elapsed, Params: params, Arm: arm})
+	}
 	return nil
 }
 

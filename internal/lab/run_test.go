@@ -36,6 +36,26 @@ func run(t *testing.T, p Policy, seed uint64, adjust func(*tuner.Settings), phas
 	return o
 }
 
+// Weighing each request needs no trial to spare a slow storage: within minutes the
+// requests in flight have shown what restoring costs.
+func TestAdaptiveHelpsWithSlowStorage(t *testing.T) {
+	t.Parallel()
+	for _, scenario := range []string{"8k-c32-slow-storage", "mixed-c64-slow-storage"} {
+		a, b := run(t, Adaptive(start), 1, nil, scenario), run(t, Static(start), 1, nil, scenario).Stats
+		if ratio := a.Stats.TTFTMean / b.TTFTMean; ratio > 0.6 {
+			t.Errorf("%s: mean TTFT is %.2f of the static rule's, want 0.6 at most", scenario, ratio)
+		}
+		if ratio := a.Stats.E2EMean / b.E2EMean; ratio > 1 {
+			t.Errorf("%s: mean end-to-end time is %.3f of the static rule's", scenario, ratio)
+		}
+		for _, d := range a.Decisions {
+			if d.From.LoadPolicy != store.Adaptive && d.Kind != store.KindAdopt || d.To.LoadPolicy != store.Adaptive {
+				t.Errorf("%s: %s from %s to %s", scenario, d.Kind, d.From, d.To)
+			}
+		}
+	}
+}
+
 // The loop closes: with slow storage the tuner finds thresholds that take at
 // least a quarter off the mean TTFT of the rule it started from, learning time
 // included.

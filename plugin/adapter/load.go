@@ -12,7 +12,7 @@ import (
 // Load is what an EPP knows of the load of one engine.
 type Load struct {
 	// Waiting and Running are numbers of requests. Waiting is the configured
-	// waiting signal.
+	// waiting signal; Running may be Unknown.
 	Waiting, Running int
 	// At is when they were measured; zero is never.
 	At time.Time
@@ -21,8 +21,12 @@ type Load struct {
 // observe passes the load of an engine on to the policy. Whatever an EPP knows
 // of an engine, and however it came to know, goes through here.
 func (a *Adapter) observe(e *endpoint, l Load) {
-	if !e.gone.Load() {
-		a.policy.Observe(e.name, l.Waiting, l.At)
+	if e.gone.Load() {
+		return
+	}
+	a.policy.Observe(e.name, l.Waiting, l.At)
+	if l.Running != Unknown {
+		a.policy.ObserveRunning(e.name, l.Running, l.At)
 	}
 }
 
@@ -36,9 +40,16 @@ func (a *Adapter) Scraped(id EndpointID, families map[string]*dto.MetricFamily) 
 		a.Fault(FaultQueueAbsent)
 		return
 	}
+	running, found := requests(families[runningMetric])
+	if !found {
+		running = Unknown
+	}
 	now := a.now()
-	a.observe(a.endpoints.use(id, now), Load{Waiting: waiting, At: now})
+	a.observe(a.endpoints.use(id, now), Load{Waiting: waiting, Running: running, At: now})
 }
+
+// runningMetric is vLLM's number of requests in execution.
+const runningMetric = "vllm:num_requests_running"
 
 // Routed takes the load of an engine that a request was routed to, as the EPP
 // remembers it. An EPP remembers the default waiting signal only.

@@ -77,11 +77,13 @@ func (a *Adapter) Decide(r *Request) {
 		a.Fault(FaultCoordinator)
 		a.warnCoordinate.Do(a.warnCoordinator)
 	}
-	if err != nil || !effective {
-		return // what comes of the request is not this decision's doing
+	if err != nil || !effective { // what comes of the request is not this decision's doing
+		a.policy.Abandon(decision)
+		return
 	}
 	if !a.inFlight.add(r.Key, &decided{decision: decision, at: a.now(), streamed: r.Streamed, edited: edited}) {
 		a.Fault(FaultFull)
+		a.policy.Abandon(decision)
 	}
 }
 

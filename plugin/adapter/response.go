@@ -6,7 +6,7 @@ import (
 	"github.com/kvtuner/kvtuner/plugin"
 )
 
-// Unknown is a number of tokens that nobody reported.
+// Unknown is a number of tokens or requests that nobody reported.
 const Unknown = -1
 
 // Piece is a part of a response's body. Token counts are those known so far.
@@ -32,7 +32,7 @@ func (a *Adapter) ResponseHeader(key any, headers map[string]string, body map[st
 	d.streamed = d.streamed && streams(headers)
 	if d.edited && replaced(body, d.decision) {
 		a.Fault(FaultPlugin)
-		a.inFlight.remove(key)
+		a.abandon(key, d)
 	}
 }
 
@@ -54,7 +54,14 @@ func (a *Adapter) ResponseBody(key any, p Piece) {
 	if d.answered && p.CompletionTokens > 0 {
 		a.policy.ObserveOutput(d.decision, p.CompletionTokens)
 	}
-	a.inFlight.remove(key)
+	a.abandon(key, d)
+}
+
+// abandon forgets a request of which nothing more will be reported.
+func (a *Adapter) abandon(key any, d *decided) {
+	if a.inFlight.remove(key) && !d.began {
+		a.policy.Abandon(d.decision)
+	}
 }
 
 // isToken tells a piece of a stream from the end of one that brought nothing,

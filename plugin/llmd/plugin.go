@@ -142,7 +142,7 @@ func (p *Plugin) TypedName() fwkplugin.TypedName { return p.name }
 // Consumes names the evidence. With thresholds it is required: the EPP does not
 // start without a producer of that name, rather than have no evidence for ever.
 func (p *Plugin) Consumes() fwkplugin.DataDependencies {
-	if p.adapter.Config().LoadPolicy != plugin.Threshold {
+	if !p.adapter.Config().Thresholds() {
 		return fwkplugin.DataDependencies{}
 	}
 	return fwkplugin.DataDependencies{Required: map[fwkplugin.DataKey]any{p.evidence: prefix.PrefixCacheMatchInfo{}}}
