@@ -114,6 +114,9 @@ func get(tx *bbolt.Tx, name, id string) (Decision, error) {
 	}
 	switch len(fits) {
 	case 0:
+		if name == "" {
+			return Decision{}, fmt.Errorf("decision %q: %w", id, ErrNotFound)
+		}
 		return Decision{}, fmt.Errorf("decision %q of pool %q: %w", id, name, ErrNotFound)
 	case 1:
 		return decodeDecision(fits[0].key, fits[0].pool.byTime.Get(fits[0].key))

@@ -21,12 +21,30 @@ import (
 type Config struct {
 	// Listen is the address of /metrics, /healthz, /readyz and the API.
 	Listen     string           `mapstructure:"listen"`
+	Web        WebConfig        `mapstructure:"web"`
 	Log        LogConfig        `mapstructure:"log"`
 	Prometheus PrometheusConfig `mapstructure:"prometheus"`
 	History    HistoryConfig    `mapstructure:"history"`
 	Kubernetes KubernetesConfig `mapstructure:"kubernetes"`
 	// Pools are tuned independently of each other.
 	Pools []PoolConfig `mapstructure:"-"`
+}
+
+// WebConfig says who may command the pools over HTTP. With neither tokens nor
+// client certificates, nobody may.
+type WebConfig struct {
+	// TokenFile has an operator a line, as NAME TOKEN. It is read at each command.
+	TokenFile string       `mapstructure:"tokenFile"`
+	TLS       WebTLSConfig `mapstructure:"tls"`
+}
+
+// WebTLSConfig names PEM files, which are read at each handshake. Without CertFile
+// the server speaks plain HTTP.
+type WebTLSConfig struct {
+	CertFile string `mapstructure:"certFile"`
+	KeyFile  string `mapstructure:"keyFile"`
+	// ClientCAFile signs the certificates of operators.
+	ClientCAFile string `mapstructure:"clientCAFile"`
 }
 
 // LogConfig sets the daemon's log.
@@ -92,6 +110,10 @@ func LoadConfig(path string) (Config, error) {
 
 func setDefaults(v *viper.Viper) {
 	v.SetDefault("listen", "127.0.0.1:9095")
+	v.SetDefault("web.tokenFile", "")
+	v.SetDefault("web.tls.certFile", "")
+	v.SetDefault("web.tls.keyFile", "")
+	v.SetDefault("web.tls.clientCAFile", "")
 	v.SetDefault("log.level", "info")
 	v.SetDefault("log.format", "text")
 	setPrometheusDefaults(v)
@@ -248,7 +270,7 @@ func numberHook(from, to reflect.Type, value any) (any, error) {
 }
 
 func (c Config) validate() error {
-	errs := []error{c.Log.validate(), c.Prometheus.validate(), c.History.validate(), c.Kubernetes.validate()}
+	errs := []error{c.Web.TLS.validate(), c.Log.validate(), c.Prometheus.validate(), c.History.validate(), c.Kubernetes.validate()}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		errs = append(errs, fmt.Errorf("listen: %q is not host:port: %w", c.Listen, err))
 	}
@@ -269,6 +291,18 @@ func (c Config) validate() error {
 		places[p.Store.place()] = true
 	}
 	return errors.Join(errs...)
+}
+
+func (t WebTLSConfig) validate() error {
+	switch {
+	case t.CertFile == "" && t.KeyFile != "":
+		return errors.New("web.tls.certFile: is empty, but web.tls.keyFile is not; both are needed")
+	case t.CertFile != "" && t.KeyFile == "":
+		return errors.New("web.tls.keyFile: is empty, but web.tls.certFile is not; both are needed")
+	case t.CertFile == "" && t.ClientCAFile != "":
+		return errors.New("web.tls.clientCAFile: needs web.tls.certFile and keyFile: certificates of clients are shown over TLS only")
+	}
+	return nil
 }
 
 func (l LogConfig) validate() error {

@@ -103,8 +103,9 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&o.Scrape, "scrape", 15*time.Second, "scrape interval the tuner lives with")
 	flags.StringVar(&o.Reference, "reference", "", "policy to compare with (default "+bench.DefaultReference+", if it is run)")
 	flags.IntVar(&o.Parallel, "parallel", runtime.GOMAXPROCS(0), "runs at a time")
+	flags.Lookup("parallel").DefValue = "all CPUs"
 	flags.StringVar(&f.format, "format", "table", "form of the output: table, json or csv")
-	flags.BoolVar(&f.progress, "progress", false, "show progress on standard error even if it is no terminal")
+	flags.BoolVar(&f.progress, "progress", true, "show progress on standard error")
 	cmd.MarkFlagsMutuallyExclusive("schedule", "scenarios")
 	cmd.MarkFlagsMutuallyExclusive("schedule", "duration")
 	cmd.MarkFlagsMutuallyExclusive("trace", "schedule")
@@ -188,32 +189,29 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// counter shows how far a bench is: on one line of a terminal, or line by line
-// where it was asked for elsewhere.
+// counter shows how far a bench is: on one line of a terminal, elsewhere in about
+// ten lines.
 type counter struct {
 	w       io.Writer // nil shows nothing
 	inPlace bool
 	shown   bool
 }
 
-func benchProgress(w io.Writer, always bool) *counter {
-	switch terminal := isTerminal(w); {
-	case terminal:
-		return &counter{w: w, inPlace: true}
-	case always:
-		return &counter{w: w}
-	default:
+func benchProgress(w io.Writer, wanted bool) *counter {
+	if !wanted {
 		return &counter{}
 	}
+	return &counter{w: w, inPlace: isTerminal(w)}
 }
 
 func (c *counter) show(done, total int, what string) {
+	const lines = 10
 	switch {
 	case c.w == nil:
 	case c.inPlace:
 		c.shown = true
 		fmt.Fprintf(c.w, "\r\x1b[K%d of %d runs: %s", done, total, what)
-	default:
+	case done*lines/total != (done-1)*lines/total:
 		fmt.Fprintf(c.w, "%d of %d runs: %s\n", done, total, what)
 	}
 }

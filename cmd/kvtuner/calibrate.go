@@ -88,6 +88,7 @@ func (f *calibrateFlags) register(cmd *cobra.Command) {
 	flags.Uint64Var(&f.runs.firstSeed, "first-seed", 1, "first of the seeds")
 	flags.DurationVar(&f.runs.duration, "duration", fleet.PublishedDuration, "virtual time of each run")
 	flags.IntVar(&f.runs.parallel, "parallel", runtime.GOMAXPROCS(0), "runs at a time")
+	flags.Lookup("parallel").DefValue = "all CPUs"
 	flags.IntVar(&f.runs.newTokens, "new-tokens", 256, "prompt tokens after the prefix in the measured runs")
 	flags.IntVar(&f.runs.outputTokens, "output-tokens", 128, "output tokens in the measured runs")
 	flags.IntVar(&f.runs.corpusTokens, "corpus-tokens", 1<<21, "tokens in all different prefixes of a measured run")

@@ -1,18 +1,25 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kvtuner/kvtuner/store"
+	"github.com/kvtuner/kvtuner/tuner"
 	"github.com/kvtuner/kvtuner/tuner/web"
 )
 
@@ -24,20 +31,105 @@ const (
 	maxResponseBytes = 64 << 20
 )
 
-// client asks a running daemon.
-type client struct{ base *url.URL }
-
-// addAddress adds the flag that says which daemon to ask.
-func addAddress(cmd *cobra.Command) *string {
-	return cmd.Flags().String("address", defaultAddress, "`URL` of the daemon, as its setting \"listen\" has it")
+// client asks and commands a running daemon.
+type client struct {
+	base  *url.URL
+	http  *http.Client
+	token string
 }
 
-func newClient(address string) (*client, error) {
+// endpoint is the flags that say which daemon to ask, and how to trust it.
+type endpoint struct{ address, ca, cert, key, tokenFile string }
+
+// addEndpoint adds those that every question needs.
+func addEndpoint(cmd *cobra.Command) *endpoint {
+	e := &endpoint{}
+	f := cmd.Flags()
+	f.StringVar(&e.address, "address", defaultAddress, "`URL` or host:port of the daemon, as its setting \"listen\" has it")
+	f.StringVar(&e.ca, "ca", "", "PEM `FILE` of who signed the daemon's certificate, if the system does not know them")
+	return e
+}
+
+// addCredentials adds those that commands need.
+func (e *endpoint) addCredentials(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&e.tokenFile, "token-file", os.Getenv(tokenFileEnv), "`FILE` with your token, as \"TOKEN\" or \"NAME TOKEN\" (default $"+tokenFileEnv+")")
+	f.Lookup("token-file").DefValue = ""
+	f.StringVar(&e.cert, "cert", "", "PEM `FILE` of your certificate, if the daemon knows operators by that")
+	f.StringVar(&e.key, "key", "", "PEM `FILE` of its key")
+	cmd.MarkFlagsRequiredTogether("cert", "key")
+}
+
+const tokenFileEnv = "KVTUNER_TOKEN_FILE"
+
+func newClient(e endpoint) (*client, error) {
+	address := e.address
+	if !strings.Contains(address, "://") && address != "" {
+		address = "http://" + address
+	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, usage(fmt.Errorf("--address: %q is not an http or https URL, such as %s", address, defaultAddress))
+		return nil, usage(fmt.Errorf("--address: %q is not host:port nor an http or https URL, such as %s", e.address, defaultAddress))
 	}
-	return &client{u}, nil
+	transport, err := e.transport()
+	if err != nil {
+		return nil, usage(err)
+	}
+	c := &client{base: u, http: &http.Client{Transport: transport, CheckRedirect: stay}}
+	if c.token, err = e.token(); err != nil {
+		return nil, usage(err)
+	}
+	return c, nil
+}
+
+// stay follows no redirect: a token is for the address it was given for.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+func (e endpoint) transport() (http.RoundTripper, error) {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if e.ca != "" {
+		pem, err := os.ReadFile(e.ca)
+		if err != nil {
+			return nil, fmt.Errorf("--ca: %w", err)
+		}
+		t.TLSClientConfig.RootCAs = x509.NewCertPool()
+		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--ca: %q holds no PEM certificate", e.ca)
+		}
+	}
+	if e.cert != "" {
+		pair, err := tls.LoadX509KeyPair(e.cert, e.key)
+		if err != nil {
+			return nil, fmt.Errorf("--cert and --key: %w", err)
+		}
+		t.TLSClientConfig.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}
+
+// token is the last word of the file's only line that is no comment.
+func (e endpoint) token() (string, error) {
+	if e.tokenFile == "" {
+		return "", nil
+	}
+	raw, err := os.ReadFile(e.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("--token-file: %w", err)
+	}
+	var words []string
+	for line := range strings.Lines(string(raw)) {
+		if f := strings.Fields(line); len(f) > 0 && !strings.HasPrefix(f[0], "#") {
+			if words != nil {
+				return "", fmt.Errorf("--token-file: %q has several tokens; give a file with yours only", e.tokenFile)
+			}
+			words = f
+		}
+	}
+	if len(words) == 0 || len(words) > 2 {
+		return "", fmt.Errorf("--token-file: %q has no line with a token", e.tokenFile)
+	}
+	return words[len(words)-1], nil
 }
 
 // status asks for one pool, or all if the name is empty.
@@ -70,20 +162,40 @@ func query(name, value string) url.Values {
 func (c *client) get(ctx context.Context, into any, parameters url.Values, path ...string) error {
 	u := c.base.JoinPath(append([]string{"api", "v1"}, path...)...)
 	u.RawQuery = parameters.Encode()
-	if err := fetch(ctx, u.String(), into); err != nil {
+	if err := c.send(ctx, http.MethodGet, u.String(), nil, into); err != nil {
 		return fmt.Errorf("asking the daemon at %s: %w", c.base.Redacted(), err)
 	}
 	return nil
 }
 
-func fetch(ctx context.Context, address string, into any) error {
+// command sends a verb for a pool.
+func (c *client) command(ctx context.Context, pool string, v tuner.Verb, body web.CommandRequest) (tuner.Receipt, error) {
+	var r tuner.Receipt
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return r, err
+	}
+	u := c.base.JoinPath("api", "v1", "pools", url.PathEscape(pool), string(v))
+	if err := c.send(ctx, http.MethodPost, u.String(), raw, &r); err != nil {
+		return r, fmt.Errorf("commanding the daemon at %s: %w", c.base.Redacted(), err)
+	}
+	return r, nil
+}
+
+func (c *client) send(ctx context.Context, method, address string, body []byte, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	request, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	if method == http.MethodPost {
+		request.Header.Set("Content-Type", "application/json")
+		if c.token != "" {
+			request.Header.Set("Authorization", "Bearer "+c.token)
+		}
+	}
+	response, err := c.http.Do(request)
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
@@ -92,14 +204,14 @@ func fetch(ctx context.Context, address string, into any) error {
 		return fmt.Errorf("%w (is \"kvtuner run\" running there? --address says where to ask)", err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes))
 	if err != nil {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
-	if response.StatusCode != http.StatusOK {
-		return refused(response.Status, body)
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusAccepted {
+		return refused(response.Status, answer)
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	if err := json.Unmarshal(answer, into); err != nil {
 		return fmt.Errorf("the answer is not kvtuner's (does --address lead to another service?): %w", err)
 	}
 	return nil
@@ -120,6 +232,8 @@ func withExitCode(err error) error {
 	var e *web.Error
 	errors.As(err, &e)
 	switch {
+	case e != nil && slices.Contains([]web.Code{web.CodeUnauthorized, web.CodeForbidden, web.CodeRefused, web.CodeLimit}, e.Code):
+		return &exitError{exitRefused, err}
 	case e != nil && e.Code == web.CodeParameter, errors.Is(err, store.ErrInvalid):
 		return usage(err)
 	case e != nil && e.Code == web.CodeNotFound, errors.Is(err, store.ErrNotFound):

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,6 +40,7 @@ type daemon struct {
 	tuners   []*tuner.Tuner
 	cluster  *cluster // nil if Kubernetes is not used
 	lease    tuner.LeaseConfig
+	leads    atomic.Bool // while this process tunes
 	history  *store.History
 	listener net.Listener
 	server   *http.Server
@@ -81,19 +83,26 @@ func (d *daemon) build(c tuner.Config, api tuner.Prometheus) error {
 	}
 	pools := make([]web.Pool, len(d.tuners))
 	for i, t := range d.tuners {
-		pools[i] = t
+		pools[i] = led{t, &d.leads}
 	}
 	handler, err := web.New(web.Options{
 		Version: readBuild().Version, Pools: pools, History: d.history,
 		Gatherer: registry, Now: time.Now, Logger: d.log,
+		TokenFile: c.Web.TokenFile, ClientCertificates: c.Web.TLS.ClientCAFile != "",
 	})
 	if err != nil {
-		return err
+		return usage(err)
 	}
 	d.server = &http.Server{
 		Handler: handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+	}
+	if t := c.Web.TLS; t.CertFile != "" {
+		files := web.TLSFiles{Cert: t.CertFile, Key: t.KeyFile, ClientCA: t.ClientCAFile}
+		if d.server.TLSConfig, err = files.Config(d.log); err != nil {
+			return usage(err)
+		}
 	}
 	if d.listener, err = net.Listen("tcp", c.Listen); err != nil {
 		return fmt.Errorf("setting listen: %w", err)
@@ -141,6 +150,9 @@ func (d *daemon) announce(c tuner.Config) {
 	}
 	d.log.Info("kvtuner started", "version", readBuild().Version, "pools", pools,
 		"address", d.listener.Addr().String(), "history", c.History.Path)
+	if a, ok := d.listener.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && c.Web.TokenFile != "" && c.Web.TLS.CertFile == "" {
+		d.log.Warn("operators' tokens cross the network in the clear: set web.tls, or let something in front of this speak TLS", "listen", c.Listen)
+	}
 }
 
 // run serves and tunes until ctx ends, then releases everything. A pool in
@@ -151,7 +163,7 @@ func (d *daemon) run(ctx context.Context) error {
 	tuned := make(chan error, 1)
 	go func() { tuned <- d.cluster.lead(ctx, d.lease, d.tune) }()
 	served := make(chan error, 1)
-	go func() { served <- d.server.Serve(d.listener) }()
+	go func() { served <- d.serve() }()
 
 	var errs []error
 	select {
@@ -175,6 +187,8 @@ func (d *daemon) run(ctx context.Context) error {
 
 // tune all pools until ctx ends.
 func (d *daemon) tune(ctx context.Context) {
+	d.leads.Store(true)
+	defer d.leads.Store(false)
 	var loops sync.WaitGroup
 	for _, t := range d.tuners {
 		pace := d.ticks(ctx, t.Interval())
@@ -182,6 +196,13 @@ func (d *daemon) tune(ctx context.Context) {
 	}
 	loops.Go(func() { d.cluster.runReporters(ctx, d.ticks) })
 	loops.Wait()
+}
+
+func (d *daemon) serve() error {
+	if d.server.TLSConfig != nil {
+		return d.server.ServeTLS(d.listener, "", "")
+	}
+	return d.server.Serve(d.listener)
 }
 
 func (d *daemon) stopServing() error {

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -300,4 +304,85 @@ func TestDaemonReleasesWhatItTookWhenItCannotStart(t *testing.T) {
 		t.Fatalf("the history is still held: %v", err)
 	}
 	h.Close()
+}
+
+// Commands reach a pool over TLS from who has a token, outlive a restart, and end
+// up in the history.
+func TestDaemonObeysOverTLS(t *testing.T) {
+	checkLeaks(t)
+	dir := t.TempDir()
+	cert, key := selfSigned(t)
+	tokens := writeFile(t, "operators", "alice 0123456789abcdef\n")
+	mine := writeFile(t, "token", "0123456789abcdef\n")
+	config := fmt.Sprintf(`
+listen: 127.0.0.1:0
+web: {tokenFile: %q, tls: {certFile: %q, keyFile: %q}}
+prometheus: {url: "http://127.0.0.1:1"}
+history: {path: %q}
+pools: [{name: qwen, mode: enforce, store: {file: %q}}]
+`, tokens, cert, key, filepath.Join(dir, "history.db"), filepath.Join(dir, "qwen.json"))
+	kvtuner := func(r *running, args ...string) (int, string) {
+		var out strings.Builder
+		code := execute(t.Context(), append(args, "--address", strings.Replace(r.address, "http:", "https:", 1), "--ca", cert), &out, &out)
+		return code, out.String()
+	}
+	r := start(t, config)
+	r.step(sample, fixtureTime)
+	if code, out := kvtuner(r, "pause", "--reason", "drill", "--by", "", "--token-file", mine); code != 0 || !strings.Contains(out, `paused by alice until someone resumes it ("drill")`) {
+		t.Errorf("pause: %d, %s", code, out)
+	}
+	if code, out := kvtuner(r, "resume"); code != exitRefused {
+		t.Errorf("without a token: %d, %s", code, out)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	r = start(t, config)
+	r.step(sample, fixtureTime.Add(time.Hour))
+	if _, out := kvtuner(r, "status"); !strings.Contains(out, "paused by alice") && !strings.Contains(out, "data is missing") {
+		t.Errorf("after a restart: %s", out)
+	}
+	if code, out := kvtuner(r, "history", "--kind", "pause", "--output", "json"); code != 0 || !strings.Contains(out, `"actor": "alice"`) {
+		t.Errorf("history: %d, %s", code, out)
+	}
+	if code, out := kvtuner(r, "resume", "--token-file", mine, "--by", ""); code != 0 || !strings.Contains(out, "alice resumed tuning, which was paused by alice") {
+		t.Errorf("resume: %d, %s", code, out)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// selfSigned writes the certificate and key that httptest serves 127.0.0.1 with.
+func selfSigned(t *testing.T) (certFile, keyFile string) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(nil)
+	s.StartTLS()
+	defer s.Close()
+	pair := s.TLS.Certificates[0]
+	raw, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile = writeFile(t, "tls.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})))
+	return certFile, writeFile(t, "tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})))
+}
+
+func TestDaemonRefusesOperatorsItCannotRead(t *testing.T) {
+	c := tuner.Config{
+		Listen:     "127.0.0.1:0",
+		Web:        tuner.WebConfig{TokenFile: writeFile(t, "operators", "alice short\n")},
+		Prometheus: tuner.PrometheusConfig{URL: "http://127.0.0.1:1", Timeout: time.Second},
+		History:    tuner.HistoryConfig{Path: filepath.Join(t.TempDir(), "history.db"), MaxPerPool: 1, MaxAge: time.Hour},
+	}
+	if _, err := newDaemon(c, slog.New(slog.DiscardHandler), tickAtOnce); err == nil || !strings.Contains(err.Error(), "web.tokenFile: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStandbyObeysNobody(t *testing.T) {
+	_, err := led{nil, &atomic.Bool{}}.Obey(t.Context(), fixtureTime, tuner.Command{Verb: tuner.Pause, Actor: "alice"})
+	if !errors.Is(err, tuner.ErrRefused) || !strings.Contains(err.Error(), "standby") {
+		t.Errorf("got %v", err)
+	}
 }

@@ -15,6 +15,7 @@ const (
 	exitUsage    = 2
 	exitNotFound = 3
 	exitNotReady = 4
+	exitRefused  = 5
 )
 
 const exitCodesHelp = `Exit codes:
@@ -22,7 +23,9 @@ const exitCodesHelp = `Exit codes:
   1  failure: what was asked could not be done
   2  wrong usage or configuration: the same command will fail again
   3  not found: no such decision, pool or history
-  4  not ready: a pool is not being tuned (status only)`
+  4  not ready: a pool is not being tuned (status only)
+  5  refused: the daemon does not let you, or the pool's state does not allow it
+     (pause, resume, revert, approve)`
 
 // exitError is an error that ends the process with a code of its own.
 type exitError struct {

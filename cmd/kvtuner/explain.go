@@ -29,6 +29,7 @@ newest decision.`,
 	}
 	from := addSource(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "look in this pool only")
+	completePools(cmd, from.daemon)
 	cmd.Flags().Var(output, "output", "form of the output")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return from.read(func(r records) error {

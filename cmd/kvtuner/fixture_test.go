@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"time"
@@ -109,6 +110,25 @@ type fixturePool tuner.Status
 
 func (p fixturePool) Status() tuner.Status { return tuner.Status(p) }
 
+func (fixturePool) Timeline() []tuner.Point { return nil }
+
+// Obey echoes the command; a resume is refused, and a pause of llama cannot be
+// written yet.
+func (p fixturePool) Obey(_ context.Context, now time.Time, o tuner.Command) (tuner.Receipt, error) {
+	if o.Verb == tuner.Resume {
+		return tuner.Receipt{}, fmt.Errorf("%w: pool %s is not paused", tuner.ErrRefused, p.Pool)
+	}
+	r := tuner.Receipt{Decision: store.Decision{
+		ID: store.NewID(now, 3), Pool: p.Pool, Time: now, Kind: store.Kind(o.Verb), Mode: store.ModeEnforce, Actor: o.Actor,
+		From: fixtureBaseline, To: fixtureBaseline,
+		Reason: fmt.Sprintf("%s by %s for %s to %q %s %s, proposal %q (%q)", o.Verb, o.Actor, o.For, o.Target, o.Record, o.Params, o.Proposal, o.Reason),
+	}}
+	if p.Pool == "llama" {
+		r.Pending = "disk full"
+	}
+	return r, nil
+}
+
 func fixturePools() []web.Pool {
 	d := fixtureDecisions()
 	d[1].Evidence = nil
@@ -120,6 +140,7 @@ func fixturePools() []web.Pool {
 				ID: "t-0002", Candidate: store.Params{MinExternalReusableTokens: 2048, MaxWaitingRequests: 4}, Why: "two rungs up",
 				Arm: store.ArmBaseline, Blocks: 2, Effect: &store.Interval{Estimate: 0.01, Low: -0.05, High: 0.07, Confidence: 0.98, N: 2},
 			},
+			Proposal:  &tuner.ProposalStatus{ID: "p-0003", Candidate: fixtureBaseline, Why: "back to where it began", Until: fixtureTime.Add(time.Hour)},
 			Recent:    map[string]float64{"costSeconds": 1.889, "withinSLO": 0.97, "inFlight": 61.25, "requests": 812},
 			Decisions: []store.Decision{d[1], d[0]},
 		},

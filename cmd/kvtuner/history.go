@@ -33,6 +33,8 @@ before now such as 90m or 7d; --since is inclusive, --until is not.`,
 	}
 	from := addSource(cmd)
 	filter := addFilter(cmd)
+	completePools(cmd, from.daemon)
+	completeKinds(cmd)
 	cmd.Flags().Var(output, "output", "form of the output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return from.read(func(r records) error {

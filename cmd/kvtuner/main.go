@@ -45,21 +45,27 @@ func newRootCommand() *cobra.Command {
 		Short: "Tune when vLLM restores KV cache instead of recomputing a prefix",
 		Long: `kvtuner tunes, online, when vLLM restores KV cache from outside the GPU instead
 of recomputing a prefix. "kvtuner run" is the daemon; "status", "history" and
-"explain" ask it what it did and why.
+"explain" ask it what it did and why; "pause", "resume", "revert" and "approve"
+tell it what to do.
 
 ` + exitCodesHelp,
 		Args:          knownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:       readBuild().Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetVersionTemplate(readBuild().String() + "\n")
 	root.SetFlagErrorFunc(suggestFlag)
 	root.AddCommand(
 		newRunCommand(),
 		newStatusCommand(),
 		newHistoryCommand(),
 		newExplainCommand(),
+		newPauseCommand(),
+		newResumeCommand(),
+		newRevertCommand(),
+		newApproveCommand(),
 		newDemoCommand(),
 		newBenchCommand(),
 		newCalibrateCommand(),

@@ -19,12 +19,12 @@ type records interface {
 
 // source is the flags that say where decisions are read.
 type source struct {
-	address *string
-	db      *string
+	daemon *endpoint
+	db     *string
 }
 
 func addSource(cmd *cobra.Command) source {
-	s := source{addAddress(cmd), cmd.Flags().String("db", "", "read the history's `FILE` itself, while no daemon runs")}
+	s := source{addEndpoint(cmd), cmd.Flags().String("db", "", "read the history's `FILE` itself, while no daemon runs")}
 	cmd.MarkFlagsMutuallyExclusive("address", "db")
 	return s
 }
@@ -32,7 +32,7 @@ func addSource(cmd *cobra.Command) source {
 // read opens the source for as long as do runs.
 func (s source) read(do func(records) error) error {
 	if *s.db == "" {
-		c, err := newClient(*s.address)
+		c, err := newClient(*s.daemon)
 		if err != nil {
 			return err
 		}

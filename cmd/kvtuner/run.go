@@ -26,7 +26,7 @@ another daemon holds the history (exit code 1).
 SIGINT or SIGTERM stops it cleanly; a second one kills it. Settings can be
 overridden by environment variables, such as ` + tuner.EnvPrefix + `_PROMETHEUS_URL.`,
 		Example: "  kvtuner run --config kvtuner.yaml\n  " + tuner.EnvPrefix + "_LOG_LEVEL=debug kvtuner run --config kvtuner.yaml",
-		Args:    cobra.NoArgs,
+		Args:    configIsAFlag,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := tuner.LoadConfig(path)
 			if err != nil {
@@ -48,6 +48,14 @@ overridden by environment variables, such as ` + tuner.EnvPrefix + `_PROMETHEUS_
 		panic(err) // the flag is defined one line up
 	}
 	return cmd
+}
+
+// configIsAFlag says how to give a configuration to who gave it as an argument.
+func configIsAFlag(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("unexpected argument %q; a configuration is given as --config %s", args[0], args[0])
 }
 
 func newLogger(w io.Writer, c tuner.LogConfig) (*slog.Logger, error) {

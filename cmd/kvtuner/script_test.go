@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs the command lines of testdata/script against a daemon's API
 // with the records of fixture_test.go. A script has the variables ADDRESS and
 // HOST of that API, READY of one whose pools are all ready, OTHER of another
-// service, LOCKED, a history that a daemon holds, and DB, one that none holds.
+// service, TOKENS, the operators alice and bob of the first two, LOCKED, a history that a daemon holds, and DB, one that none holds.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -59,6 +60,10 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func setupScript(env *testscript.Env) error {
+	env.Setenv("TOKENS", filepath.Join(env.WorkDir, "operators"))
+	if err := os.WriteFile(env.Getenv("TOKENS"), []byte("alice 0123456789abcdef\nbob fedcba9876543210\n"), 0o600); err != nil {
+		return err
+	}
 	closed, err := seedHistory(filepath.Join(env.WorkDir, "closed.db"))
 	if err != nil {
 		return err
@@ -93,7 +98,7 @@ func setupScript(env *testscript.Env) error {
 func serveAPI(env *testscript.Env, h *store.History, pools ...web.Pool) (address string, err error) {
 	handler, err := web.New(web.Options{
 		Version: "v1.2.3", Pools: pools, History: h, Gatherer: prometheus.NewRegistry(),
-		Now: fixtureNow, Logger: slog.New(slog.DiscardHandler),
+		Now: fixtureNow, Logger: slog.New(slog.DiscardHandler), TokenFile: env.Getenv("TOKENS"),
 	})
 	if err != nil {
 		return "", err

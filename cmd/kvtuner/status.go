@@ -28,11 +28,12 @@ Exit code 4 if a pool shown is not being tuned; the reason is in the output.`,
 		Example: "  kvtuner status\n  kvtuner status --pool default --output json | jq .pools[0].incumbent",
 		Args:    cobra.NoArgs,
 	}
-	address := addAddress(cmd)
+	daemon := addEndpoint(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "show this pool only")
+	completePools(cmd, daemon)
 	cmd.Flags().Var(output, "output", "form of the output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := newClient(*address)
+		c, err := newClient(*daemon)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/kvtuner/kvtuner/store"
+	"github.com/kvtuner/kvtuner/tuner"
 )
 
 // Code says what kind of error it is, for programs.
@@ -17,9 +18,14 @@ type Code string
 const (
 	CodeParameter Code = "bad_parameter"      // 400: a parameter is unknown or impossible
 	CodeNotFound  Code = "not_found"          // 404: no such pool, decision or path
-	CodeMethod    Code = "method_not_allowed" // 405: only GET and HEAD
+	CodeMethod    Code = "method_not_allowed" // 405: GET and HEAD read, POST commands
 	CodeInternal  Code = "internal"           // 500: the daemon's log says more
 	CodeBusy      Code = "busy"               // 503: the client left before its turn
+
+	CodeUnauthorized Code = "unauthorized" // 401: no token or certificate that is known
+	CodeForbidden    Code = "forbidden"    // 403: read-only, or from another site
+	CodeRefused      Code = "refused"      // 409: the pool's state or mode does not allow it
+	CodeLimit        Code = "rate_limited" // 429: too many attempts or commands
 )
 
 var httpStatus = map[Code]int{
@@ -28,6 +34,11 @@ var httpStatus = map[Code]int{
 	CodeMethod:    http.StatusMethodNotAllowed,
 	CodeInternal:  http.StatusInternalServerError,
 	CodeBusy:      http.StatusServiceUnavailable,
+
+	CodeUnauthorized: http.StatusUnauthorized,
+	CodeForbidden:    http.StatusForbidden,
+	CodeRefused:      http.StatusConflict,
+	CodeLimit:        http.StatusTooManyRequests,
 }
 
 // Error is what the API answers instead of a result, as {"error": {...}}.
@@ -72,6 +83,8 @@ func classify(err error) *Error {
 	switch {
 	case errors.As(err, &e):
 		return e
+	case errors.Is(err, tuner.ErrRefused):
+		return &Error{CodeRefused, err.Error()}
 	case errors.Is(err, store.ErrNotFound):
 		return &Error{CodeNotFound, err.Error()}
 	case errors.Is(err, store.ErrInvalid):
@@ -84,6 +97,9 @@ func classify(err error) *Error {
 }
 
 func writeError(w http.ResponseWriter, e *Error) {
+	if e.Code == CodeLimit {
+		w.Header().Set("Retry-After", "60")
+	}
 	// An Error always has a JSON form, and a client that left needs none.
 	_ = writeJSON(w, httpStatus[e.Code], ErrorResponse{e})
 }

@@ -1,21 +1,27 @@
-// Package web is the tuner's HTTP side: health, metrics, and a read-only API
-// that says what the loops are doing and what they decided.
+// Package web is the tuner's HTTP side: health, metrics, an API that says what
+// the loops are doing and what they decided, commands for operators, and a page
+// for people.
 //
-//	/healthz                  200 while the process serves
-//	/readyz                   200 when every pool is being tuned, else 503 and why
-//	/metrics                  Prometheus exposition
-//	/api/v1/status            every pool, or ?pool=
-//	/api/v1/decisions         newest first; ?pool, ?kind, ?since, ?until, ?limit
-//	/api/v1/decisions/{id}    one decision with its evidence; ?pool
+//	/healthz                        200 while the process serves
+//	/readyz                         200 when every pool is being tuned, else 503 and why
+//	/metrics                        Prometheus exposition
+//	/api/v1/status                  every pool, or ?pool=
+//	/api/v1/decisions               newest first; ?pool, ?kind, ?since, ?until, ?limit
+//	/api/v1/decisions/{id}          one decision with its evidence; ?pool
+//	/api/v1/pools/{pool}/timeline   parameters and objective of the last hours
+//	/api/v1/pools/{pool}/{verb}     POST: pause, resume, revert, approve, reject
 //
-// It must not know how pools are tuned, where documents live or who listens; it
-// changes nothing, and answers GET and HEAD only.
+// Everything is read-only until tokens or client certificates are configured;
+// see gate.go for who may command. It must not know how pools are tuned, where
+// documents live or who listens.
 package web
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +34,8 @@ import (
 // Pool is one loop; tuner.Tuner is one.
 type Pool interface {
 	Status() tuner.Status
+	Timeline() []tuner.Point
+	Obey(ctx context.Context, now time.Time, o tuner.Command) (tuner.Receipt, error)
 }
 
 // History is where decisions are read; store.History is one.
@@ -37,8 +45,8 @@ type History interface {
 	Pools() ([]string, error)
 }
 
-// Options are what the handler shows. All but Version are required; Pools may be
-// empty.
+// Options are what the handler shows, and who may command. All but Version,
+// TokenFile and ClientCertificates are required; Pools may be empty.
 type Options struct {
 	// Version of the binary, as the status tells it.
 	Version  string
@@ -48,6 +56,12 @@ type Options struct {
 	// Now is the clock that ?since=1h and ?until=1h count back from.
 	Now    func() time.Time
 	Logger *slog.Logger
+	// TokenFile lists the operators, one a line: NAME TOKEN. It is read at each
+	// command.
+	TokenFile string
+	// ClientCertificates tells that the server verifies those it is shown; who has
+	// one is an operator.
+	ClientCertificates bool
 }
 
 // Bounds on the work that requests can cause.
@@ -56,12 +70,13 @@ const (
 	// history; readers beyond them wait for their turn.
 	maxScrapes = 8
 	maxReads   = 4
-	// maxBody is more than any request needs: there is nothing to send.
-	maxBody = 1 << 10
+	// maxBody is more than any command needs.
+	maxBody = 8 << 10
 )
 
 type api struct {
-	o Options
+	o    Options
+	gate *gate
 	// reads holds a token for each read of the history in progress.
 	reads chan struct{}
 }
@@ -71,7 +86,11 @@ func New(o Options) (http.Handler, error) {
 	if o.History == nil || o.Gatherer == nil || o.Now == nil || o.Logger == nil {
 		return nil, errors.New("web: history, gatherer, clock and logger are required")
 	}
-	a := &api{o: o, reads: make(chan struct{}, maxReads)}
+	gate, err := newGate(o)
+	if err != nil {
+		return nil, err
+	}
+	a := &api{o: o, gate: gate, reads: make(chan struct{}, maxReads)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", a.healthz)
 	mux.HandleFunc("/readyz", a.readyz)
@@ -81,18 +100,22 @@ func New(o Options) (http.Handler, error) {
 	mux.HandleFunc("/api/v1/status", a.serve(a.status))
 	mux.HandleFunc("/api/v1/decisions", a.serve(a.decisions))
 	mux.HandleFunc("/api/v1/decisions/{id}", a.serve(a.decision))
+	mux.HandleFunc("/api/v1/pools/{pool}/timeline", a.serve(a.timeline))
+	mux.HandleFunc("/api/v1/pools/{pool}/{verb}", a.command)
 	mux.HandleFunc("/", a.serve(noSuchPath))
-	return http.MaxBytesHandler(readOnly(mux), maxBody), nil
+	return http.MaxBytesHandler(guarded(mux), maxBody), nil
 }
 
-// readOnly refuses every method that could be meant to change something.
-func readOnly(next http.Handler) http.Handler {
+// guarded refuses every method that could be meant to change something, but for
+// commands, which are refused by the gate.
+func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		command := r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, "/api/v1/pools/")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && !command {
 			w.Header().Set("Allow", "GET, HEAD")
-			writeError(w, &Error{CodeMethod, "this API is read-only: use GET or HEAD"})
+			writeError(w, &Error{CodeMethod, "this path is read-only: use GET or HEAD"})
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -30,6 +31,12 @@ var now = time.Date(2026, 11, 30, 16, 0, 0, 0, time.UTC)
 type pool tuner.Status
 
 func (p pool) Status() tuner.Status { return tuner.Status(p) }
+
+func (p pool) Timeline() []tuner.Point { return nil }
+
+func (p pool) Obey(context.Context, time.Time, tuner.Command) (tuner.Receipt, error) {
+	return tuner.Receipt{}, errors.New("this pool obeys nobody")
+}
 
 func decision(n int, name string, kind store.Kind) store.Decision {
 	at := now.Add(-time.Duration(n) * time.Hour)
