@@ -48,7 +48,8 @@ shown, apart for the reports it was fitted to and for those held out.
 With --from-guidellm the reports of a GuideLLM benchmark become measurements on
 standard output, to be collected in one file. The reports do not say what the
 policy was, nor the share of the prompt that came from outside the GPU; add that
-column where you know it.
+column where you know it. Check and fit with the benchmark's own --new-tokens,
+--output-tokens and --corpus-tokens (different prefixes times their length).
 
 Otherwise free parameters of a profile are fitted to the measurements, within
 their ranges, by a seeded search (CMA-ES) that uses all cores for the runs of an

@@ -41,6 +41,8 @@ func (g *guidellmFlags) run(cmd *cobra.Command) error {
 		return usage(errors.New("--from-guidellm: want at least one file"))
 	}
 	o := fleet.GuideLLMOptions{Report: g.name, Setting: setting, PrefixTokens: g.prefix}
+	var tokens [2]int
+	o.Told = func(newTokens, outputTokens int) { tokens = [2]int{newTokens, outputTokens} }
 	var all []fleet.Measurement
 	for _, path := range g.files {
 		found, err := fromFile(cmd.Context(), path, maxGuideLLMFile, func(r io.Reader) ([]fleet.Measurement, error) { return fleet.ReadGuideLLM(r, o) })
@@ -51,6 +53,9 @@ func (g *guidellmFlags) run(cmd *cobra.Command) error {
 	}
 	if err := fleet.WriteMeasurements(cmd.OutOrStdout(), all); err != nil {
 		return usage(fmt.Errorf("--from-guidellm: %w", err))
+	}
+	if tokens[0] > 0 && tokens[1] > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "check and fit these with --new-tokens %d --output-tokens %d, what the last benchmark had beside its prefix\n", tokens[0], tokens[1])
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/kvtuner/kvtuner/plugin"
@@ -194,7 +195,7 @@ func (f *Fleet) growCaches() {
 
 func (f *Fleet) gpuBlocks() int32 { return int32(f.profile.GPUCacheTokens) / f.blockTokens }
 func (f *Fleet) cpuBlocks() int32 {
-	return int32(f.profile.CPUCacheGiB * f.profile.CPURetained * gib / f.blockBytes)
+	return int32(math.Min(math.MaxInt32, f.profile.CPUCacheGiB*f.profile.CPURetained*gib/f.blockBytes))
 }
 
 // blocks is the number of blocks that hold n tokens.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"strconv"
 )
@@ -21,6 +22,9 @@ type GuideLLMOptions struct {
 	// PrefixTokens is the shared prefix of the prompts; 0 takes the
 	// prefix_tokens of the report's own data configuration.
 	PrefixTokens int
+	// Told, if set, is told the mean tokens of each benchmark's prompts, after
+	// the prefix, and outputs, where the report has them.
+	Told func(newTokens, outputTokens int)
 }
 
 // ReadGuideLLM turns each benchmark of a GuideLLM report into a measurement.
@@ -50,6 +54,9 @@ func ReadGuideLLM(r io.Reader, o GuideLLMOptions) ([]Measurement, error) {
 			return nil, fmt.Errorf("read GuideLLM report: benchmark %d: %w", i+1, err)
 		}
 		all = append(all, m)
+		if prompt, answer := b.Metrics.Prompt.mean(), b.Metrics.Answer.mean(); prompt != nil && answer != nil && o.Told != nil {
+			o.Told(int(*prompt)-m.PrefixTokens, int(math.Round(*answer)))
+		}
 	}
 	if err := checkRepeats(all); err != nil {
 		return nil, fmt.Errorf("read GuideLLM report: %w", err)
@@ -90,6 +97,7 @@ type guideMetrics struct {
 	TTFT     guideStatus `json:"time_to_first_token_ms"`
 	ITL      guideStatus `json:"inter_token_latency_ms"`
 	Prompt   guideStatus `json:"prompt_token_count"`
+	Answer   guideStatus `json:"output_token_count"`
 }
 
 type guideStatus struct {

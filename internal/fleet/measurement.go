@@ -170,6 +170,21 @@ func (m Measurement) quantities() []quantity {
 	}
 }
 
+// Figures is how many numbers a fit has of the run: rates, times, shares, and
+// what was measured inside.
+func (m Measurement) Figures() int {
+	n := 1 // requests per second
+	for _, v := range []*float64{m.TTFTMeanMS, m.TTFTP99MS, m.ExternalSharePercent} {
+		if v != nil {
+			n++
+		}
+	}
+	if m.Mechanism != nil {
+		n += 5
+	}
+	return n
+}
+
 func tailAboveMean(of string, mean, tail *float64) error {
 	if mean != nil && tail != nil && *tail < *mean {
 		return fmt.Errorf("%s_p99_ms %v: want at least %s_mean_ms, %v", of, *tail, of, *mean)

@@ -34,6 +34,7 @@ func TestProfileRefusals(t *testing.T) {
 	base := fmt.Sprintf(`"stepBase": %v`, Published().StepBase)
 	cases := []struct{ name, from, to, want string }{
 		{"not JSON", "{", "", "read profile"},
+		{"no comma", base + ",", base, "line 18: invalid character"},
 		{"list", good, "[]", "a JSON array; want an object with name"},
 		{"text", base, `"stepBase": "fast"`, `parameter "stepBase": "\"fast\"" is not a number`},
 		{"null", base, `"stepBase": null`, `parameter "stepBase": "null" is not a number`},

@@ -110,10 +110,18 @@ func ReadProfile(r io.Reader) (Profile, error) {
 
 // decodeProfile says in the words of a profile what its JSON lacks.
 func decodeProfile(r io.Reader, into *profileFile) error {
-	d := json.NewDecoder(r)
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	switch wrong := (*json.UnmarshalTypeError)(nil); {
+	err = d.Decode(into)
+	var wrong *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("line %d: %w", 1+bytes.Count(text[:syntax.Offset], []byte("\n")), err)
 	case errors.Is(err, io.EOF):
 		return errors.New("the file is empty; want a JSON object with name, model, source and parameters")
 	case errors.Is(err, io.ErrUnexpectedEOF):

@@ -57,8 +57,8 @@ func TestWorkloadRefusals(t *testing.T) {
 		"streams: -1":            func(s *Scenario) { s.Workload.Streams = -1 },
 		"on rate 0":              func(s *Scenario) { s.Workload.Streams = 0 },
 		"not a multiple":         func(s *Scenario) { s.Workload.Prefixes[0].Tokens = 1000 },
-		"does not fit the GPU":   func(s *Scenario) { s.Profile.GPUCacheTokens = 1024 },
-		"replicas: 0 is outside": func(s *Scenario) { s.Profile.Replicas = 0 },
+		"does not fit the profile's gpuCacheTokens": func(s *Scenario) { s.Profile.GPUCacheTokens = 1024 },
+		"replicas: 0 is outside":                    func(s *Scenario) { s.Profile.Replicas = 0 },
 		"off rate 3": func(s *Scenario) {
 			s.Workload.Streams = 0
 			s.Workload.Arrivals = Arrivals{OnRate: 2, OffRate: 3, On: 1}

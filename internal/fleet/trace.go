@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"time"
 )
 
@@ -233,13 +234,28 @@ func decodeStrictly(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		if errors.Is(err, io.EOF) {
-			return errors.New("is empty; want one JSON object")
-		}
-		return err
+		return inPlainWords(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("more than one JSON value")
 	}
 	return nil
+}
+
+// inPlainWords says without Go's types what is wrong with JSON.
+func inPlainWords(err error) error {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("is empty; want one JSON object")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("ends in the middle of its JSON object")
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return fmt.Errorf("a JSON %s; want one JSON object", wrong.Value)
+	case errors.As(err, &wrong) && wrong.Type.Kind() == reflect.Float64:
+		return fmt.Errorf("%s: a JSON %s; want a number", wrong.Field, wrong.Value)
+	case errors.As(err, &wrong):
+		return fmt.Errorf("%s: a JSON %s; want whole numbers", wrong.Field, wrong.Value)
+	}
+	return err
 }

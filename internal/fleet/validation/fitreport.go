@@ -55,4 +55,21 @@ func move(d fleet.Parameter, before, after fleet.Profile) string {
 	return fmt.Sprintf("| `%s` | %.4g | %.4g | %s | %.10g to %.10g | %s |", d.Name, d.Value(before), v, d.Unit, d.Min, d.Max, note)
 }
 
+// Figures are the measured numbers the fit had.
+func (f Fit) Figures() int {
+	n := 0
+	for _, r := range f.After.Comparison.Runs {
+		if r.Fitted {
+			n += r.Published.Figures()
+		}
+	}
+	return n
+}
+
+// Few tells that there were fewer of them than parameters to find.
+func (f Fit) Few() (bool, error) {
+	free, err := fleet.FreeParameters(f.Free)
+	return f.Figures() < len(free), err
+}
+
 func near(v, bound float64) bool { return math.Abs(v-bound) <= 1e-9*math.Abs(bound) }
