@@ -29,7 +29,7 @@ func (c *controller) shed(o observation) (action, bool) {
 	to, _ := c.settings.Bounds.Clamp(store.Params{
 		MinExternalReusableTokens: store.Never, MaxWaitingRequests: c.incumbent.MaxWaitingRequests, LoadPolicy: c.incumbent.LoadPolicy,
 	})
-	if len(c.collapse) < shedAfter || !o.open || s.To.Before(c.shedAt) || to.MinExternalReusableTokens <= c.incumbent.MinExternalReusableTokens || c.settings.Mode == Observe {
+	if !c.settings.has(Shedding) || len(c.collapse) < shedAfter || !o.open || s.To.Before(c.shedAt) || to.MinExternalReusableTokens <= c.incumbent.MinExternalReusableTokens || c.settings.Mode == Observe {
 		return action{}, false
 	}
 	p := proposal{params: to, origin: fromShed, why: fmt.Sprintf("%.0f of %.0f requests in flight wait and the SLO is broken: restores are stopped first", s.Signals.Waiting(), s.Signals.InFlight())}

@@ -119,7 +119,7 @@ func (c *controller) next(o observation) action {
 	if !o.open {
 		return action{}
 	}
-	if c.change.add(math.Log(cost)) && !c.wasBestBefore(s) {
+	if c.settings.has(ChangeDetection) && c.change.add(math.Log(cost)) && !c.wasBestBefore(s) {
 		return c.wake(s)
 	}
 	if !o.room || s.To.Before(c.cooldown) || len(c.history) < minBlockSamples {
@@ -305,7 +305,7 @@ func (c *controller) candidate(v view) (proposal, bool) {
 		return c.search.propose(&c.climber, v)
 	}
 	p, ok := c.search.fromCurves(&c.climber, v)
-	return p, ok && c.settings.Trial.likely(p.prior)
+	return p, ok && c.settings.has(Haste) && c.settings.Trial.likely(p.prior)
 }
 
 func (c *controller) view(s Sample) view {
@@ -318,13 +318,20 @@ func (c *controller) view(s Sample) view {
 		v.recent.Plugin.Recomputes += h.Plugin.Recomputes
 		v.recent.Plugin.GateStops += h.Plugin.GateStops
 	}
-	if m, ok := fitCurves(c.log, s.To, c.settings.Search); ok {
+	if m, ok := fitCurves(c.log, s.To, c.settings.Search); ok && c.settings.has(Curves) {
 		v.model = &m
 		if sig, ok := signatureOf(v.recent.Signals, v.model); ok {
-			v.recalled = c.memory.recall(sig)
+			v.recalled = c.recall(sig)
 		}
 	}
 	return v
+}
+
+func (c *controller) recall(s signature) *store.Params {
+	if !c.settings.has(Memory) {
+		return nil
+	}
+	return c.memory.recall(s)
 }
 
 // learn that p is the best known for the workload in view.

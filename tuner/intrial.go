@@ -171,7 +171,7 @@ func (c *controller) afterSample(s Sample) action {
 		return c.finish(s, v, i, t.describe(i))
 	case overdue:
 		return c.finish(s, cancelled, i, "too few samples for a block in twice its time")
-	case !done || t.prolong(c.settings.Trial, c.logCosts(c.history)):
+	case !done || c.settings.has(Haste) && t.prolong(c.settings.Trial, c.logCosts(c.history)):
 		return action{}
 	case !t.onCandidate && t.candidateBlocks() >= c.settings.Trial.MaxBlocks:
 		return c.finish(s, noDifference, i, t.describe(i)+"; the blocks are used up")

@@ -23,7 +23,7 @@ type probation struct {
 // that of the trials: it may be looked at after every sample.
 func (c *controller) onProbation(s Sample, logCost float64) (action, bool) {
 	p := c.probation
-	if p == nil {
+	if p == nil || !c.settings.has(Probation) {
 		return action{}, false
 	}
 	p.after = append(p.after, logCost)

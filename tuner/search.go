@@ -171,7 +171,7 @@ func (s searcher) scored(c *climber, v view) []scored {
 			// Of what an open gate would gain, a strict one gains a part.
 			p, e = s.cautious(p), e.part()
 		}
-		if promising && !c.doubted(d, v.now, e.gain) && !c.failedOnLess(p, v.now, e.gain) {
+		if promising && !s.doubted(c, d, v.now, e.gain) && !c.failedOnLess(p, v.now, e.gain) {
 			all = append(all, scored{p, d, e})
 		}
 	}
@@ -191,6 +191,10 @@ func (c *climber) doubted(d direction, now time.Time, gain float64) bool {
 	return false
 }
 
+func (s searcher) doubted(c *climber, d direction, now time.Time, gain float64) bool {
+	return s.settings.has(Doubt) && c.doubted(d, now, gain)
+}
+
 // loosenGate proposes to let through what the gate stops, if the curves say that
 // restoring it would pay: as a gain if it is worth a move, else as a return
 // towards the initial limit.
@@ -198,7 +202,7 @@ func (s searcher) loosenGate(c *climber, v view) (proposal, bool) {
 	d := direction{Dim: queueLimit, By: s.settings.Search.Step}
 	p, ok := s.ladder.walk(v.incumbent, d)
 	e := v.model.predictGate(v.incumbent)
-	if !ok || c.doubted(d, v.now, e.gain/2) || c.failedOnLess(p, v.now, e.gain/2) {
+	if !ok || s.doubted(c, d, v.now, e.gain/2) || c.failedOnLess(p, v.now, e.gain/2) {
 		return proposal{}, false
 	}
 	sure := e.gain - e.stderr
@@ -231,7 +235,7 @@ const cautiousLimit = 2
 // storage that drowned in them does not at once drown again. If the gate then
 // stops what would pay, loosenGate says so.
 func (s searcher) cautious(p store.Params) store.Params {
-	if store.CompareWaiting(p.MaxWaitingRequests, cautiousLimit) <= 0 {
+	if !s.settings.has(Caution) || store.CompareWaiting(p.MaxWaitingRequests, cautiousLimit) <= 0 {
 		return p
 	}
 	for range s.settings.Search.MaxStep {
@@ -267,7 +271,7 @@ func (s searcher) fromMemory(c *climber, v view) (proposal, bool) {
 const worthExploring = 0.06
 
 func (s searcher) fromClimb(c *climber, v view) (proposal, bool) {
-	if v.now.Before(c.ExploreAt) || s.settings.Trial.detectable(v.noise, s.settings.blockSamples()) > worthExploring {
+	if !s.settings.has(Exploring) || v.now.Before(c.ExploreAt) || s.settings.Trial.detectable(v.noise, s.settings.blockSamples()) > worthExploring {
 		return proposal{}, false
 	}
 	if c.Resting {

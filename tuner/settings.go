@@ -55,6 +55,9 @@ type Settings struct {
 	Trial     Trial     `mapstructure:"trial"`
 	Search    Search    `mapstructure:"search"`
 	Schedule  Schedule  `mapstructure:"schedule"`
+
+	// Without these mechanisms, for measuring what they are worth.
+	Without []Mechanism `mapstructure:"-"`
 }
 
 // Objective is the cost of a request in seconds: a weighted sum, lower is

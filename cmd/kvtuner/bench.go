@@ -59,6 +59,8 @@ zipf-c64. Policies are
   tuned          start at 1024+8 and let the tuner move both
   adaptive       the same, and within both weigh each request: restore only what
                  costs less than computing it (search.adaptive: on)
+  climb          plain hill climbing on the mean end-to-end time of each minute,
+                 without noise, model or trial: what the tuner must beat
   best-static    the best fixed pair in hindsight: lowest mean end-to-end time,
                  averaged over the seeds, of the grid T = 1, 256, 512, ... 8192
                  (as far as the longest prefix), W = 1, 2, 4, 8, 16, 0, and inf+0

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvtuner/kvtuner/internal/fleet"
 	"github.com/kvtuner/kvtuner/internal/lab"
+	"github.com/kvtuner/kvtuner/tuner"
 )
 
 // DefaultReference is the published fixed pair that others are compared with.
@@ -33,7 +34,7 @@ type Options struct {
 	// Profile is the deployment; nil is the published one.
 	Profile *fleet.Profile
 	// Policies by name: load, recompute, static:<tokens>+<waiting>,
-	// best-static, tuned, adaptive, oracle.
+	// best-static, tuned, adaptive, climb, oracle.
 	Policies []string
 	// Seeds is how many seeds each pair of scenario and policy runs with,
 	// starting at FirstSeed. All policies meet the same arrivals of a seed.
@@ -46,6 +47,8 @@ type Options struct {
 	Scrape time.Duration
 	// Parallel is the number of runs at a time.
 	Parallel int
+	// Adjust changes the settings of tuners, if not nil.
+	Adjust func(*tuner.Settings)
 	// Progress is told each finished run, one at a time, if not nil.
 	Progress func(done, total int, what string)
 }
@@ -64,6 +67,7 @@ type plan struct {
 	reference string
 	scrape    time.Duration
 	parallel  int
+	adjust    func(*tuner.Settings)
 }
 
 // track is what a fleet goes through: one scenario, or the phases of a schedule.
@@ -83,7 +87,7 @@ func (o Options) plan() (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	p := plan{tracks: tracks, policies: policies, reference: reference, scrape: o.Scrape, parallel: o.Parallel}
+	p := plan{tracks: tracks, policies: policies, reference: reference, scrape: o.Scrape, parallel: o.Parallel, adjust: o.Adjust}
 	for i := range o.Seeds {
 		p.seeds = append(p.seeds, o.FirstSeed+uint64(i))
 	}

@@ -19,7 +19,7 @@ const (
 )
 
 // allowedPolicies is what an error about a policy offers.
-const allowedPolicies = "load, recompute, static:<tokens>+<waiting> (such as static:1024+8 or static:inf+0), best-static, tuned, adaptive, oracle"
+const allowedPolicies = "load, recompute, static:<tokens>+<waiting> (such as static:1024+8 or static:inf+0), best-static, tuned, adaptive, climb, oracle"
 
 // choice is a policy of a bench: one that can be run, or one that is chosen
 // among others afterwards.

@@ -110,7 +110,7 @@ func (m *matrix) runAll(ctx context.Context, progress func(done, total int, what
 
 func (m *matrix) run(ctx context.Context, j job) (outcome, error) {
 	t := m.plan.tracks[j.track]
-	o, err := lab.Run{Phases: t.phases, Policy: j.policy, Seed: j.seed, Scrape: m.plan.scrape}.Do(ctx)
+	o, err := lab.Run{Phases: t.phases, Policy: j.policy, Seed: j.seed, Scrape: m.plan.scrape, Adjust: m.plan.adjust}.Do(ctx)
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s, seed %d: %w", t.name, j.seed, err)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // Policy is a way to run a fleet: always restore, always recompute, a fixed
-// pair of thresholds, or the tuner.
+// pair of thresholds, the tuner, or plain hill climbing.
 type Policy struct {
 	kind   kind
 	params store.Params
@@ -28,6 +28,7 @@ const (
 	static
 	tuned
 	adaptive
+	climb
 )
 
 // staticPrefix starts the name of a fixed pair.
@@ -54,7 +55,13 @@ func Adaptive(initial store.Params) Policy {
 // tunes tells that the tuner runs.
 func (p Policy) tunes() bool { return p.kind == tuned || p.kind == adaptive }
 
-// ParsePolicy reads a policy's name: load, recompute, tuned, adaptive,
+// Climb starts at 1024+8 and takes a step each minute, without the tuner.
+func Climb() Policy { return Policy{kind: climb, params: published} }
+
+// published is the fixed pair that others start from.
+var published = store.Params{MinExternalReusableTokens: 1024, MaxWaitingRequests: 8}
+
+// ParsePolicy reads a policy's name: load, recompute, tuned, adaptive, climb,
 // static:<tokens>+<waiting>.
 func ParsePolicy(name string) (Policy, error) {
 	switch name {
@@ -63,9 +70,11 @@ func ParsePolicy(name string) (Policy, error) {
 	case "recompute":
 		return AlwaysRecompute(), nil
 	case "adaptive":
-		return Adaptive(store.Params{MinExternalReusableTokens: 1024, MaxWaitingRequests: 8}), nil
+		return Adaptive(published), nil
 	case "tuned":
-		return Tuned(store.Params{MinExternalReusableTokens: 1024, MaxWaitingRequests: 8}), nil
+		return Tuned(published), nil
+	case "climb":
+		return Climb(), nil
 	}
 	if pair, ok := strings.CutPrefix(name, staticPrefix); ok {
 		p, err := store.ParseParams(pair)
@@ -74,7 +83,7 @@ func ParsePolicy(name string) (Policy, error) {
 		}
 		return Static(p), nil
 	}
-	return Policy{}, fmt.Errorf("policy %q is not known; use load, recompute, tuned, adaptive or static:<tokens>+<waiting>", name)
+	return Policy{}, fmt.Errorf("policy %q is not known; use load, recompute, tuned, adaptive, climb or static:<tokens>+<waiting>", name)
 }
 
 // String is the policy's name, as ParsePolicy reads it.
@@ -88,6 +97,8 @@ func (p Policy) String() string {
 		return "tuned"
 	case adaptive:
 		return "adaptive"
+	case climb:
+		return "climb"
 	}
 	return staticPrefix + p.params.String()
 }
@@ -101,7 +112,7 @@ func (p Policy) never() bool {
 // takes documents.
 func (p Policy) build(now func() time.Time, r prometheus.Registerer) (*plugin.Policy, error) {
 	config := `{"loadPolicy":"disable"}`
-	if p.kind == static && !p.never() || p.tunes() {
+	if p.kind == static && !p.never() || p.documented() {
 		config = fmt.Sprintf(`{"loadPolicy":%q,"minExternalReusableTokens":%s,"maxWaitingRequests":%d%s}`,
 			p.params.LoadPolicy, jsonTokens(p.params.MinExternalReusableTokens), p.params.MaxWaitingRequests, p.tuning())
 	}
@@ -115,8 +126,11 @@ func (p Policy) build(now func() time.Time, r prometheus.Registerer) (*plugin.Po
 	})
 }
 
+// documented policies move their thresholds by documents.
+func (p Policy) documented() bool { return p.tunes() || p.kind == climb }
+
 func (p Policy) tuning() string {
-	if !p.tunes() {
+	if !p.documented() {
 		return ""
 	}
 	return `,"tuning":{"file":"parameters.json"}`

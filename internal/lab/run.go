@@ -132,6 +132,7 @@ type loop struct {
 	outcome Outcome
 	elapsed time.Duration
 	phase   int
+	climber *climber // of plain climbing only
 
 	// Of tuned runs only.
 	prom     *prom.Server
@@ -168,8 +169,11 @@ func (l *loop) open() error {
 	}
 	l.fleet = f
 	l.outcome.Path = []Point{{Params: l.run.Policy.params, Arm: store.ArmBaseline}}
-	if l.run.Policy.tunes() {
+	switch l.run.Policy.kind {
+	case tuned, adaptive:
 		return l.openTuner()
+	case climb:
+		l.climber = newClimber()
 	}
 	return nil
 }
@@ -250,8 +254,13 @@ func (l *loop) pass(ctx context.Context, d time.Duration) error {
 		left -= step
 		l.elapsed += step
 		before := len(l.journal.decisions)
-		if l.tuner != nil {
+		switch {
+		case l.tuner != nil:
 			if err := l.turn(ctx); err != nil {
+				return err
+			}
+		case l.climber != nil:
+			if err := l.climb(); err != nil {
 				return err
 			}
 		}
