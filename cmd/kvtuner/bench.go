@@ -89,6 +89,7 @@ policy's own. The same arguments give the same output.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.register(cmd)
+	cmd.AddCommand(newResultsCommand())
 	return cmd
 }
 

@@ -19,8 +19,9 @@ type Estimate struct {
 
 const confidence = 0.95
 
-// estimate leaves out what was not measured.
-func estimate(values []float64) Estimate {
+// EstimateOf values, one a seed. What was not measured (NaN, infinite) is left
+// out.
+func EstimateOf(values []float64) Estimate {
 	var finite []float64
 	for _, v := range values {
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {

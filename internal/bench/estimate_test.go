@@ -30,7 +30,7 @@ func TestEstimate(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := estimate(tt.values)
+			e := EstimateOf(tt.values)
 			near(t, "mean", e.Mean, tt.mean)
 			near(t, "ci95", e.CI95, tt.ci95)
 			if e.N != tt.n {
@@ -50,7 +50,7 @@ func TestEstimateWithoutSpreadOrValuesIsNull(t *testing.T) {
 		{nil, `{"mean":null,"ci95":null,"n":0}`},
 	}
 	for _, tt := range tests {
-		got, err := json.Marshal(estimate(tt.values))
+		got, err := json.Marshal(EstimateOf(tt.values))
 		if err != nil || string(got) != tt.want {
 			t.Errorf("estimate of %v is %s, %v; want %s", tt.values, got, err, tt.want)
 		}

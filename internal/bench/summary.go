@@ -52,10 +52,10 @@ func summarise(rows []Row, reference string) []Summary {
 	for _, g := range groups {
 		s := Summary{Place: g[0].Place, Policy: g[0].Policy, Pair: g[0].Pair, Seeds: len(g), Metrics: map[string]Estimate{}}
 		for _, m := range metrics {
-			s.Metrics[m.name] = estimate(values(g, m))
+			s.Metrics[m.name] = EstimateOf(values(g, m))
 		}
 		if g[0].Efficiency != nil {
-			s.Metrics[efficiencyName] = estimate(values(g, metric{of: func(r Row) float64 { return float64(*r.Efficiency) }}))
+			s.Metrics[efficiencyName] = EstimateOf(values(g, metric{of: func(r Row) float64 { return float64(*r.Efficiency) }}))
 		}
 		if partners := find(groups, g[0].Place, reference); partners != nil && g[0].Policy != reference {
 			s.Versus = versus(g, partners)
@@ -90,7 +90,7 @@ func versus(own, partners []Row) *Versus {
 	v := &Versus{Policy: partners[0].Policy, Metrics: map[string]Estimate{}}
 	for _, m := range metrics {
 		if m.paired {
-			v.Metrics[m.name] = estimate(relative(values(own, m), values(partners, m)))
+			v.Metrics[m.name] = EstimateOf(relative(values(own, m), values(partners, m)))
 		}
 	}
 	return v
