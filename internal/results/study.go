@@ -40,7 +40,7 @@ type Study struct {
 var schedules embed.FS
 
 // tunedPolicies are measured against all others.
-var tunedPolicies = []string{"tuned"}
+var tunedPolicies = []string{"tuned", "adaptive"}
 
 // Run measures everything. It returns ctx's error when ctx ends.
 func Run(ctx context.Context, o Options) (Study, error) {
