@@ -63,7 +63,8 @@ func (c *calendar) open(now time.Time) bool {
 	}
 	now = now.In(c.zone)
 	for _, w := range c.windows {
-		if !w.opens.Next(now.Add(-w.duration)).After(now) {
+		// The zero time is a date that does not come, such as the 31st of February.
+		if opened := w.opens.Next(now.Add(-w.duration)); !opened.IsZero() && !opened.After(now) {
 			return true
 		}
 	}

@@ -21,6 +21,7 @@ func TestCalendarOpen(t *testing.T) {
 		{"closing is outside", night, "2026-03-03T05:00:00Z", false},
 		{"summer time moves with the zone", night, "2026-06-01T20:00:00Z", true},
 		{"and not before", night, "2026-06-01T19:59:59Z", false},
+		{"a date that does not come", Schedule{Zone: "UTC", Windows: []Window{{Start: "0 0 31 2 *", Duration: time.Hour}}}, "2026-03-01T00:10:00Z", false},
 		{"Sunday does not open", night, "2026-03-01T22:00:00Z", false},
 		{"the night the clocks go forward", Schedule{Zone: "Europe/Paris", Windows: []Window{{Start: "0 22 * * *", Duration: 8 * time.Hour}}}, "2026-03-29T04:30:00Z", true},
 	} {

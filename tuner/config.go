@@ -270,7 +270,7 @@ func numberHook(from, to reflect.Type, value any) (any, error) {
 }
 
 func (c Config) validate() error {
-	errs := []error{c.Web.TLS.validate(), c.Log.validate(), c.Prometheus.validate(), c.History.validate(), c.Kubernetes.validate()}
+	errs := []error{c.Web.TLS.validate(), c.Log.validate(), c.Prometheus.Validate(), c.History.validate(), c.Kubernetes.validate()}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		errs = append(errs, fmt.Errorf("listen: %q is not host:port: %w", c.Listen, err))
 	}

@@ -86,7 +86,8 @@ func setPrometheusDefaults(v *viper.Viper) {
 	}
 }
 
-func (p PrometheusConfig) validate() error {
+// Validate names every setting that is refused, and what is allowed.
+func (p PrometheusConfig) Validate() error {
 	errs := []error{
 		between("prometheus.timeout", p.Timeout, 100*time.Millisecond, 5*time.Minute),
 		checkURL("prometheus.url", p.URL, fmt.Sprintf(" (or set %s_PROMETHEUS_URL)", EnvPrefix)),

@@ -141,6 +141,17 @@ func SignalNames() []string {
 	return names
 }
 
+// RequiredSignals are those without which a sample is unknown.
+func RequiredSignals() []string {
+	var names []string
+	for _, s := range signals {
+		if s.required {
+			names = append(names, s.name)
+		}
+	}
+	return names
+}
+
 // PresetByName finds a preset; the empty name is the default's.
 func PresetByName(name string) (Preset, error) {
 	if name == "" {
@@ -161,8 +172,8 @@ var metricName = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
 func (m Metrics) validate(mode Mode) error {
 	p, err := PresetByName(m.Preset)
 	errs := []error{err}
-	if mode == Enforce && p.ObserveOnly != "" {
-		errs = append(errs, fmt.Errorf("metrics.preset: %q is not allowed with mode %q: %s; use mode %q", p.Name, Enforce, p.ObserveOnly, Observe))
+	if mode != Observe && p.ObserveOnly != "" {
+		errs = append(errs, fmt.Errorf("metrics.preset: %q is not allowed with mode %q: %s; use mode %q", p.Name, mode, p.ObserveOnly, Observe))
 	}
 	for i, line := range m.Names {
 		name, metric, _ := strings.Cut(line, "=")

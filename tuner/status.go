@@ -35,6 +35,8 @@ type Status struct {
 	LastState State              `json:"lastState,omitempty"`
 	LastWhy   string             `json:"lastWhy,omitempty"`
 	Decisions []store.Decision   `json:"decisions,omitempty"`
+	// Preflight lists what the last look at the set-up found amiss.
+	Preflight []Finding `json:"preflight,omitempty"`
 }
 
 // NotReady says why the pool is not being tuned; empty if it is. A pool that lacks

@@ -41,6 +41,7 @@ type daemon struct {
 	cluster  *cluster // nil if Kubernetes is not used
 	lease    tuner.LeaseConfig
 	leads    atomic.Bool // while this process tunes
+	checks   []*poolCheck
 	history  *store.History
 	listener net.Listener
 	server   *http.Server
@@ -74,7 +75,7 @@ func newDaemon(c tuner.Config, log *slog.Logger, t ticks) (*daemon, error) {
 }
 
 // build makes the loops and the server, and takes the address last.
-func (d *daemon) build(c tuner.Config, api tuner.Prometheus) error {
+func (d *daemon) build(c tuner.Config, api *connect.Client) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -110,7 +111,7 @@ func (d *daemon) build(c tuner.Config, api tuner.Prometheus) error {
 	return nil
 }
 
-func (d *daemon) buildTuners(c tuner.Config, api tuner.Prometheus, r prometheus.Registerer) error {
+func (d *daemon) buildTuners(c tuner.Config, api *connect.Client, r prometheus.Registerer) error {
 	for _, p := range c.Pools {
 		o := tuner.Options{
 			Settings: p.Settings, Prometheus: api, QueryTimeout: c.Prometheus.Timeout,
@@ -121,6 +122,7 @@ func (d *daemon) buildTuners(c tuner.Config, api tuner.Prometheus, r prometheus.
 			return fmt.Errorf("pool %q: %w", p.Name, err)
 		}
 		d.tuners = append(d.tuners, t)
+		d.checks = append(d.checks, &poolCheck{config: c, pool: p, client: api, cluster: d.cluster, show: t.Preflight, log: d.log.With("pool", p.Name)})
 	}
 	return nil
 }
@@ -190,9 +192,10 @@ func (d *daemon) tune(ctx context.Context) {
 	d.leads.Store(true)
 	defer d.leads.Store(false)
 	var loops sync.WaitGroup
-	for _, t := range d.tuners {
-		pace := d.ticks(ctx, t.Interval())
+	for i, t := range d.tuners {
+		pace, looks := d.ticks(ctx, t.Interval()), d.ticks(ctx, checkEvery)
 		loops.Go(func() { t.Run(ctx, pace) })
+		loops.Go(func() { d.checks[i].repeat(ctx, looks) })
 	}
 	loops.Go(func() { d.cluster.runReporters(ctx, d.ticks) })
 	loops.Wait()

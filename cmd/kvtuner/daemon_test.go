@@ -54,6 +54,7 @@ func start(t *testing.T, config string) *running {
 	for _, pool := range d.tuners {
 		r.pace[pool.Interval()] = make(chan time.Time)
 	}
+	r.pace[checkEvery] = make(chan time.Time)
 	r.address = "http://" + d.listener.Addr().String()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -183,6 +184,9 @@ pools: [{name: qwen, mode: enforce, store: {file: %q}}]
 		now = now.Add(sample)
 	}
 	r.step(sample, now.Add(-2*sample), now.Add(-sample))
+
+	r.step(checkEvery, now)
+	r.expect("/api/v1/status", 200, `"preflight": [`, `"check": "waiting-signal"`, `"level": "error"`)
 
 	r.expect("/readyz", 200, "ok\n")
 	r.expect("/api/v1/status", 200, `"ready": true`, `"lastState": "ok"`, `"revision": 1`)

@@ -16,6 +16,8 @@ const (
 	exitNotFound = 3
 	exitNotReady = 4
 	exitRefused  = 5
+	exitWarnings = 6
+	exitErrors   = 7
 )
 
 const exitCodesHelp = `Exit codes:
@@ -25,7 +27,9 @@ const exitCodesHelp = `Exit codes:
   3  not found: no such decision, pool or history
   4  not ready: a pool is not being tuned (status only)
   5  refused: the daemon does not let you, or the pool's state does not allow it
-     (pause, resume, revert, approve)`
+     (pause, resume, revert, approve)
+  6  check found warnings
+  7  check found errors`
 
 // exitError is an error that ends the process with a code of its own.
 type exitError struct {

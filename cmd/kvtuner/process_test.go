@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -66,8 +65,9 @@ func (p *process) end(s syscall.Signal) error {
 func TestRunSurvivesKillAndStopsOnRequest(t *testing.T) {
 	asked := make(chan struct{}, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		asked <- struct{}{}
+		if strings.HasPrefix(r.FormValue("query"), "{__name__=~") { // the loop's; a check asks for other things
+			asked <- struct{}{}
+		}
 		<-r.Context().Done()
 	}))
 	defer server.Close()

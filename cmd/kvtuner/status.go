@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvtuner/kvtuner/store"
+	"github.com/kvtuner/kvtuner/tuner"
 	"github.com/kvtuner/kvtuner/tuner/web"
 )
 
@@ -106,6 +107,7 @@ func writePool(w io.Writer, s web.PoolStatus) {
 	}
 	t.Flush()
 	writeRecent(w, s.Recent)
+	writeAmiss(w, s.Preflight)
 	writeBrief(w, s.Decisions)
 }
 
@@ -119,6 +121,17 @@ func writeRecent(w io.Writer, recent map[string]float64) {
 		fmt.Fprintf(t, "    %s\t%s\n", name, withUnit(name, recent[name]))
 	}
 	t.Flush()
+}
+
+// writeAmiss lists what is wrong with the set-up, and the remedies.
+func writeAmiss(w io.Writer, findings []tuner.Finding) {
+	if len(findings) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "  amiss (kvtuner check looks at everything)")
+	for _, f := range findings {
+		writeFinding(w, "    ", f)
+	}
 }
 
 // writeBrief lists decisions, newest first, a line each.

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvtuner/kvtuner/store"
+	"github.com/kvtuner/kvtuner/tuner"
+	"github.com/kvtuner/kvtuner/tuner/connect"
+	"github.com/kvtuner/kvtuner/tuner/preflight"
+)
+
+func newCheckCommand() *cobra.Command {
+	var path, address, pool string
+	var detect bool
+	format := newChoice("text", "json")
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Look at a set-up and say what is wrong with it, and the fix",
+		Long: `Look at what "kvtuner run" would work with: Prometheus, the engines, the plugin in
+the Endpoint Picker, the parameter document, the schedule. Each finding names the
+setting and the remedy. Nothing is changed; a daemon may be running.
+
+--detect finds the preset, the labels and the pools from what Prometheus holds, and
+prints a configuration to start from; with --prometheus it needs no configuration.
+
+Exit code 6 if there are warnings, 7 if there are errors, 2 if the configuration
+itself is refused.`,
+		Example: `  kvtuner check --config kvtuner.yaml
+  kvtuner check --detect --prometheus http://prometheus:9090 > kvtuner.yaml
+  kvtuner check --config kvtuner.yaml --format json | jq '.pools[].findings[] | select(.level == "error")'`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&path, "config", "", "configuration `FILE`: YAML, TOML or JSON")
+	cmd.Flags().StringVar(&address, "prometheus", "", "with --detect: `URL` of Prometheus, instead of a configuration")
+	cmd.Flags().StringVar(&pool, "pool", "", "check this pool only")
+	cmd.Flags().BoolVar(&detect, "detect", false, "find preset, labels and pools")
+	cmd.Flags().Var(format, "format", "form of the output")
+	cmd.MarkFlagsOneRequired("config", "prometheus")
+	cmd.MarkFlagsMutuallyExclusive("config", "prometheus")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if address != "" && !detect {
+			return usage(errors.New("--prometheus: is for --detect; give --config to check a set-up"))
+		}
+		c, err := checkedConfig(path, address)
+		if err != nil {
+			return usage(err)
+		}
+		client, err := connect.New(c.Prometheus)
+		if err != nil {
+			return usage(err)
+		}
+		defer client.Close()
+		if detect {
+			return runDetect(cmd.Context(), cmd.OutOrStdout(), c, client, format.value)
+		}
+		return runCheck(cmd.Context(), cmd.OutOrStdout(), c, client, pool, format.value)
+	}
+	return cmd
+}
+
+func checkedConfig(path, address string) (tuner.Config, error) {
+	if path != "" {
+		return tuner.LoadConfig(path)
+	}
+	c := tuner.Config{Prometheus: tuner.PrometheusConfig{URL: address, Timeout: 10 * time.Second}}
+	return c, c.Prometheus.Validate()
+}
+
+func runCheck(ctx context.Context, w io.Writer, c tuner.Config, client *connect.Client, pool, format string) error {
+	k, err := newCluster(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	var reports []preflight.Report
+	for _, p := range c.Pools {
+		if pool != "" && p.Name != pool {
+			continue
+		}
+		r, err := checkPool(ctx, c, p, client, k)
+		if err != nil {
+			return err
+		}
+		reports = append(reports, r)
+	}
+	if len(reports) == 0 {
+		return notFound(fmt.Errorf("--pool: the configuration has no pool %q", pool))
+	}
+	if err := writeReports(w, reports, format); err != nil {
+		return err
+	}
+	return verdict(reports)
+}
+
+func checkPool(ctx context.Context, c tuner.Config, p tuner.PoolConfig, client *connect.Client, k *cluster) (preflight.Report, error) {
+	documents, err := documentsToRead(p, k)
+	if err != nil {
+		return preflight.Report{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	return preflight.Run(ctx, preflight.Options{
+		Settings: p.Settings, Prometheus: client, QueryTimeout: c.Prometheus.Timeout, Documents: documents, Now: time.Now,
+		Writable: func() map[string]error {
+			w := map[string]error{"history.path": writable(c.History.Path)}
+			if p.Store.File != "" {
+				w["store"] = writable(p.Store.File)
+			}
+			return w
+		},
+	})
+}
+
+// documentsToRead opens the pool's documents without taking them over.
+func documentsToRead(p tuner.PoolConfig, k *cluster) (preflight.Documents, error) {
+	if p.Store.File != "" {
+		return store.OpenFileReader(store.FileOptions{Path: p.Store.File, Pool: p.Name})
+	}
+	p.Mode = tuner.Observe
+	return k.documents(p)
+}
+
+// checkTimeout bounds all questions of one look.
+const checkTimeout = 2 * time.Minute
+
+// writable tries, beside the file, what replacing it takes.
+func writable(path string) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".kvtuner-check-*")
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", dir, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// verdict is the exit code of the gravest finding.
+func verdict(reports []preflight.Report) error {
+	failures, warnings := 0, 0
+	for _, r := range reports {
+		for _, f := range r.Amiss() {
+			if f.Level == tuner.Failure {
+				failures++
+			} else {
+				warnings++
+			}
+		}
+	}
+	switch {
+	case failures > 0:
+		return &exitError{exitErrors, fmt.Errorf("check: %d error(s), %d warning(s)", failures, warnings)}
+	case warnings > 0:
+		return &exitError{exitWarnings, fmt.Errorf("check: %d warning(s)", warnings)}
+	}
+	return nil
+}
+
+func writeReports(w io.Writer, reports []preflight.Report, format string) error {
+	if format == "json" {
+		return writeJSON(w, map[string]any{"pools": reports})
+	}
+	return writeText(w, func(w io.Writer) {
+		for i, r := range reports {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			writeReport(w, r)
+		}
+	})
+}
+
+// marks are what findings begin with: legible without colour, and to a screen
+// reader.
+var marks = map[tuner.Level]string{tuner.Fine: "ok", tuner.Skipped: "-", tuner.Warning: "WARN", tuner.Failure: "FAIL"}
+
+func writeReport(w io.Writer, r preflight.Report) {
+	fmt.Fprintf(w, "pool %s, as of %s\n\n", r.Pool, stamp(r.At))
+	for _, f := range r.Findings {
+		writeFinding(w, "  ", f)
+	}
+}
+
+// writeFinding is what was found, and under it what to do.
+func writeFinding(w io.Writer, indent string, f tuner.Finding) {
+	head := fmt.Sprintf("%s%-6s%-16s", indent, marks[f.Level], f.Check)
+	fmt.Fprintf(w, "%s%s\n", head, wrapped(oneLine(f.Found), len(head)))
+	if f.Fix == "" {
+		return
+	}
+	remedy := oneLine(f.Fix)
+	if f.Setting != "" {
+		remedy = f.Setting + ": " + remedy
+	}
+	fmt.Fprintf(w, "%*s-> %s\n", len(head), "", wrapped(remedy, len(head)+3))
+}
+
+// textWidth is how wide a report is at most.
+const textWidth = 100
+
+// wrapped breaks a text at spaces, further lines indented.
+func wrapped(text string, indent int) string {
+	var b strings.Builder
+	column := indent
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > textWidth:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			column = indent
+		default:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/kvtuner/kvtuner/tuner"
+	"github.com/kvtuner/kvtuner/tuner/connect"
+	"github.com/kvtuner/kvtuner/tuner/preflight"
+)
+
+func runDetect(ctx context.Context, w io.Writer, c tuner.Config, client *connect.Client, format string) error {
+	d, err := preflight.Detect(ctx, preflight.Options{Prometheus: client, QueryTimeout: c.Prometheus.Timeout, Now: time.Now})
+	if err != nil {
+		return fmt.Errorf("detecting the set-up: %w", err)
+	}
+	if format == "json" {
+		return writeJSON(w, d)
+	}
+	return writeText(w, func(w io.Writer) { writeDetection(w, d, c.Prometheus.URL) })
+}
+
+// writeDetection is a configuration with what was found.
+func writeDetection(w io.Writer, d preflight.Detection, address string) {
+	fmt.Fprintf(w, "# What Prometheus held at %s. Then: kvtuner check --config FILE\n", stamp(d.At))
+	if len(d.Also) > 0 {
+		fmt.Fprintf(w, "# Series of these presets are there, too; each request must be counted once: %s\n", strings.Join(d.Also, ", "))
+	}
+	fmt.Fprintf(w, "prometheus:\n  url: %s\n", yamlText(withoutPassword(address)))
+	fmt.Fprintf(w, "defaults:\n  mode: observe\n  metrics: {preset: %s}\n  endpointLabel: %s\n", d.Preset, d.EndpointLabel)
+	if d.Scrape > 0 {
+		fmt.Fprintf(w, "  scrapeInterval: %s\n", d.Scrape)
+	}
+	fmt.Fprintln(w, "pools:")
+	for _, p := range d.Pools {
+		if !p.Plugin {
+			fmt.Fprintf(w, "  # No plugin exports series for this pool: let its setting for the pool be this name.\n")
+		}
+		fmt.Fprintf(w, "  - name: %s\n    selector: %s\n    endpoints: %d\n", yamlText(p.Name), yamlText(p.Selector), p.Endpoints)
+		fmt.Fprintf(w, "    store: {file: %s} # the file that the plugin's tuning.file names\n", yamlText("/var/lib/kvtuner/"+p.Name+".json"))
+	}
+}
+
+// withoutPassword leaves out user and password.
+func withoutPassword(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	u.User = nil
+	return u.String()
+}
+
+// yamlText quotes as YAML does with single quotes, where nothing is escaped but
+// the quote.
+func yamlText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
