@@ -238,7 +238,7 @@ func (p *mutexPolicy) observe(endpoint string, waiting int, at time.Time) {
 }
 
 func (p *mutexPolicy) decide(r *Request, now time.Time) Reason {
-	tokens, reason := r.Evidence.tokens()
+	tokens, _, reason := r.Evidence.tokens()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.endpoints[r.Endpoint]

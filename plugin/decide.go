@@ -9,7 +9,7 @@ func (p *Policy) Decide(r *Request) Decision {
 	s := p.inForce.Load()
 	e := p.endpoints.get(r.Endpoint)
 	arm := s.arm(e, r.Endpoint, now)
-	tokens, known := r.Evidence.tokens()
+	tokens, held, known := r.Evidence.tokens()
 
 	d := Decision{
 		Reason:         p.reason(r, s, arm, e, tokens, known, now),
@@ -21,6 +21,12 @@ func (p *Policy) Decide(r *Request) Decision {
 		metrics:        p.metrics,
 	}
 	d.Action = d.Reason.Action()
+	if d.Evidence && r.Evidence.PromptTokens > 0 {
+		d.computes = 1 + max(r.Evidence.PromptTokens-held, 0)
+		if d.Action == Load {
+			d.computes = max(d.computes-tokens, 1)
+		}
+	}
 	if d.Action == Load && d.Evidence && !r.Unstreamed && e != nil && s.rule != nil {
 		d.restores, d.at = &e.restores, now
 		e.restores.pending.start(now)

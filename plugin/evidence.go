@@ -17,49 +17,55 @@ const (
 // may reach.
 const maxTokens = math.MaxInt - 1
 
-// tokens returns how many tokens a restore would bring, and ReasonReusable; or,
-// when that cannot be told, 0 and the reason why.
-func (e *Evidence) tokens() (int, Reason) {
+// tokens returns how many tokens a restore would bring, how many the GPU holds,
+// and ReasonReusable; or, when that cannot be told, 0 and the reason why.
+func (e *Evidence) tokens() (reusable, held int, known Reason) {
 	if len(e.Prompts) == 0 {
-		return 0, ReasonNoEvidence
+		return 0, 0, ReasonNoEvidence
 	}
 	if e.BlockSize <= 0 {
-		return 0, ReasonInvalidEvidence
+		return 0, 0, ReasonInvalidEvidence
 	}
-	var sum uint64
+	var outside, inside uint64
 	for i := range e.Prompts {
-		blocks, reason := e.Prompts[i].reusable(e.LoadTiers)
+		blocks, gpu, reason := e.Prompts[i].reusable(e.LoadTiers)
 		if reason != ReasonReusable {
-			return 0, reason
+			return 0, 0, reason
 		}
-		sum = min(sum+uint64(blocks), maxTokens)
+		outside, inside = min(outside+uint64(blocks), maxTokens), min(inside+uint64(gpu), maxTokens)
 	}
-	high, low := bits.Mul64(sum, uint64(e.BlockSize))
-	if high != 0 || low > maxTokens {
-		return maxTokens, ReasonReusable
-	}
-	return int(low), ReasonReusable
+	return saturate(outside, e.BlockSize), saturate(inside, e.BlockSize), ReasonReusable
 }
 
-// reusable returns the blocks of one prompt that a restore would bring.
+// saturate is a number of blocks in tokens.
+func saturate(blocks uint64, size int) int {
+	high, low := bits.Mul64(blocks, uint64(size))
+	if high != 0 || low > maxTokens {
+		return maxTokens
+	}
+	return int(low)
+}
+
+// reusable returns the blocks of one prompt that a restore would bring, and those
+// that the GPU holds.
 //
 // A tier's own count starts at block 0 of that tier, so blocks of a tier that
 // lacks block 0 show only in CachedBlocks. But CachedBlocks does not say which
 // tier holds them, so it counts only where every holder but the GPU could be
 // read: the client permits all tiers, and the speculative prefix ends within
 // what the GPU or a permitted tier holds anyway.
-func (m *PrefixMatch) reusable(permitted []string) (int, Reason) {
+func (m *PrefixMatch) reusable(permitted []string) (blocks, gpu int, known Reason) {
 	if m.ByTier == nil {
-		return 0, ReasonNoEvidence
+		return 0, 0, ReasonNoEvidence
 	}
 	if m.CachedBlocks < 0 {
-		return 0, ReasonInvalidEvidence
+		return 0, 0, ReasonInvalidEvidence
 	}
-	var gpu, speculative, external int
+	var speculative, external int
 	for tier, blocks := range m.ByTier {
 		switch {
 		case blocks < 0:
-			return 0, ReasonInvalidEvidence
+			return 0, 0, ReasonInvalidEvidence
 		case tier == tierGPU:
 			gpu = blocks
 		case tier == tierSpeculative:
@@ -71,7 +77,7 @@ func (m *PrefixMatch) reusable(permitted []string) (int, Reason) {
 	if permitted == nil && len(m.ByTier) > 0 && speculative <= max(gpu, external) {
 		external = max(external, m.CachedBlocks)
 	}
-	return max(external-gpu, 0), ReasonReusable
+	return max(external-gpu, 0), gpu, ReasonReusable
 }
 
 func permits(permitted []string, tier string) bool {

@@ -50,7 +50,7 @@ func TestReusableTokens(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := Evidence{Prompts: tt.prompts, BlockSize: tt.blockSize, LoadTiers: tt.permitted}
-			if got, reason := e.tokens(); got != tt.want || reason != tt.reason {
+			if got, _, reason := e.tokens(); got != tt.want || reason != tt.reason {
 				t.Errorf("%d, %v, want %d, %v", got, reason, tt.want, tt.reason)
 			}
 		})
@@ -114,7 +114,7 @@ func TestReusableTokensAreProvable(t *testing.T) {
 			may = []string{"cpu", "nvme"}
 		}
 		e := Evidence{Prompts: []PrefixMatch{c.match()}, BlockSize: 1, LoadTiers: permitted}
-		got, reason := e.tokens()
+		got, _, reason := e.tokens()
 		if reason != ReasonReusable {
 			t.Fatal(reason)
 		}

@@ -4,12 +4,16 @@ import "time"
 
 // ObserveFirstToken reports the time from the request's arrival to its first
 // token, and how many prompt tokens the engine computed itself; negative means
-// unknown. Report streamed responses only: without a stream the first token
+// unknown, and is replaced by what the evidence says if that had PromptTokens.
+// Report streamed responses only: without a stream the first token
 // cannot be told from the last. A negative time is refused and counted.
 func (p *Policy) ObserveFirstToken(d Decision, ttft time.Duration, computedTokens int) {
 	if ttft < 0 {
 		p.metrics.refusedSamples.WithLabelValues(sampleTTFT).Inc()
 		return
+	}
+	if computedTokens < 0 {
+		computedTokens = d.computes - 1
 	}
 	p.metrics.ttft[armIndex(d.Arm)][d.Action].Observe(ttft.Seconds())
 	if d.Evidence {

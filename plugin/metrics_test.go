@@ -137,6 +137,36 @@ selective_kv_trial_remaining_seconds{pool="p"} 597
 	}
 }
 
+// Where the engine does not say in time what it computed, the evidence does: what
+// the GPU lacks, less what is restored.
+func TestComputedTokensFromEvidence(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		minimum        store.Tokens
+		prompt, engine int
+		bucket         string
+		want           float64
+	}{
+		{"recomputed", 4096, 2000, -1, "1024", 2000 - 128},
+		{"restored", 64, 2000, -1, "512", 2000 - 128 - 1024},
+		{"restored to the last token", 64, 1152, -1, "0", 0},
+		{"shorter than what is cached", 64, 100, -1, "0", 0},
+		{"the engine knows better", 64, 2000, 300, "256", 300},
+		{"unknown prompt", 64, 0, -1, "unknown", 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, _, reg := newPolicy(t, threshold(tc.minimum, 0))
+			r := request("1", "a", 18)
+			r.Evidence.Prompts[0].ByTier["gpu"] = 2
+			r.Evidence.PromptTokens = tc.prompt
+			p.ObserveFirstToken(p.Decide(r), time.Second, tc.engine)
+			if got := value1(t, reg, "selective_kv_cost_computed_tokens_total", "computed", tc.bucket); got != tc.want {
+				t.Errorf("%v tokens in bucket %s, want %v", got, tc.bucket, tc.want)
+			}
+		})
+	}
+}
+
 func TestCostCounters(t *testing.T) {
 	p, _, reg := newPolicy(t, threshold(1024, 0))
 	load := p.Decide(request("1", "a", 16))       // 1024 tokens

@@ -24,6 +24,9 @@ type Evidence struct {
 	Prompts []PrefixMatch
 	// BlockSize is the number of tokens in a block.
 	BlockSize int
+	// PromptTokens of all prompts together, 0 if not known. They tell how many
+	// tokens the engine will compute, where it does not say so itself in time.
+	PromptTokens int
 	// LoadTiers are the tiers the client permits to load from, as LoadTiers
 	// reads them; nil permits all, an empty list none.
 	LoadTiers []string
@@ -72,6 +75,7 @@ type Decision struct {
 	Evidence       bool
 
 	metrics  *metrics  // counts what Mutate refuses; nil counts nothing
+	computes int       // prompt tokens the engine will compute, and 1; 0 is not known
 	restores *restores // of the endpoint, where this one is pending; nil if it is not
 	at       int64     // when it was decided, since the policy's epoch
 }

@@ -95,5 +95,5 @@ func (p *Plugin) evidence(endpoint scheduling.Endpoint) plugin.Evidence {
 		p.adapter.Fault(adapter.FaultEvidence)
 		return plugin.Evidence{}
 	}
-	return plugin.Evidence{Prompts: tiers.Prompts, BlockSize: tiers.BlockSize}
+	return plugin.Evidence{Prompts: tiers.Prompts, BlockSize: tiers.BlockSize, PromptTokens: tiers.PromptTokens}
 }

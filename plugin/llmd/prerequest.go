@@ -102,5 +102,7 @@ func (p *Plugin) evidenceOn(endpoint scheduling.Endpoint) plugin.Evidence {
 	return plugin.Evidence{
 		Prompts:   []plugin.PrefixMatch{{CachedBlocks: info.CachedBlockCount(), ByTier: info.CachedBlocksByTier()}},
 		BlockSize: info.BlockSizeTokens(),
+		// Of whole blocks; the last, broken one is neglected.
+		PromptTokens: info.TotalBlocks() * info.BlockSizeTokens(),
 	}
 }

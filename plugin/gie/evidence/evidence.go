@@ -30,6 +30,8 @@ type PrefixTiers struct {
 	Prompts []plugin.PrefixMatch
 	// BlockSize is the number of tokens in a block.
 	BlockSize int
+	// PromptTokens of all prompts together, 0 if not known.
+	PromptTokens int
 }
 
 var _ datalayer.Cloneable = (*PrefixTiers)(nil)
@@ -40,7 +42,7 @@ func (p *PrefixTiers) Clone() datalayer.Cloneable {
 	if p == nil {
 		return (*PrefixTiers)(nil)
 	}
-	clone := &PrefixTiers{Prompts: make([]plugin.PrefixMatch, len(p.Prompts)), BlockSize: p.BlockSize}
+	clone := &PrefixTiers{Prompts: make([]plugin.PrefixMatch, len(p.Prompts)), BlockSize: p.BlockSize, PromptTokens: p.PromptTokens}
 	for i, match := range p.Prompts {
 		clone.Prompts[i] = plugin.PrefixMatch{CachedBlocks: match.CachedBlocks, ByTier: maps.Clone(match.ByTier)}
 	}

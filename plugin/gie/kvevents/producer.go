@@ -207,6 +207,7 @@ func (p *Producer) tiers(e scheduling.Endpoint, prompts []chains) (*evidence.Pre
 			return nil, why
 		}
 		tiers.Prompts[i], tiers.BlockSize = match, blockSize
+		tiers.PromptTokens += len(prompts[i].prompt.Tokens)
 	}
 	return tiers, lookupKnown
 }

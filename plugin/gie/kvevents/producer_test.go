@@ -127,7 +127,7 @@ func TestProducerFollowsAnEngine(t *testing.T) {
 		t.Errorf("%v messages lost, want 1", testutil.ToFloat64(p.metrics.lost))
 	}
 
-	want := map[string]*evidence.PrefixTiers{"pod": {BlockSize: testBlock, Prompts: []plugin.PrefixMatch{
+	want := map[string]*evidence.PrefixTiers{"pod": {BlockSize: testBlock, PromptTokens: len(a) + 5, Prompts: []plugin.PrefixMatch{
 		{CachedBlocks: 4, ByTier: map[string]int{"gpu": 4, "cpu": 4}}, {ByTier: map[string]int{}},
 	}}}
 	if diff := cmp.Diff(want, p.ask(t, bodyOf(a, []uint32{5, 5, 5, 5, 5}), "pod", "stranger")); diff != "" {
