@@ -278,6 +278,28 @@ func TestTriesAdaptive(t *testing.T) {
 	}
 }
 
+// Without costs a plugin is left with the thresholds: none is loosened beyond what
+// the operator chose, on whatever evidence.
+func TestAdaptiveKeepsTheInitialThresholds(t *testing.T) {
+	w := newWorld(t, func(p store.Params, _ time.Duration) float64 {
+		return 3 - 0.5*float64(p.MaxWaitingRequests)/64 - 100/float64(p.MinExternalReusableTokens)
+	})
+	w.c.settings.Search.Adaptive = AdaptiveOn
+	w.c.search.settings.Search.Adaptive = AdaptiveOn
+	w.c.search.ladder = newLadder(store.DefaultBounds(), AdaptiveOn)
+	w.c.incumbent.LoadPolicy, w.baseline.LoadPolicy = store.Adaptive, store.Adaptive
+	w.change = func(s *Sample, _ store.Params) { s.Plugin.Curve = showed(s.To, 0.001, 0.001)[0].points }
+	w.run(12 * time.Hour)
+	for _, d := range w.decisions {
+		if d.To.MinExternalReusableTokens < 1024 || store.CompareWaiting(d.To.MaxWaitingRequests, 8) > 0 {
+			t.Errorf("%s to %s", d.Kind, d.To)
+		}
+	}
+	if len(w.decisions) < 3 {
+		t.Errorf("only %d decisions", len(w.decisions))
+	}
+}
+
 func TestAdaptiveThatIsNotPermitted(t *testing.T) {
 	w := newWorld(t, func(store.Params, time.Duration) float64 { return 3 })
 	w.c.incumbent.LoadPolicy, w.baseline.LoadPolicy = store.Adaptive, store.Adaptive

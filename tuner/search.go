@@ -162,7 +162,7 @@ func (s searcher) scored(c *climber, v view) []scored {
 	var all []scored
 	for _, d := range s.predictable(v) {
 		p, ok := s.ladder.walk(v.incumbent, d)
-		if !ok {
+		if !ok || s.unguarded(v.incumbent, p) {
 			continue
 		}
 		e := v.model.predict(v.incumbent, p)
@@ -202,7 +202,7 @@ func (s searcher) loosenGate(c *climber, v view) (proposal, bool) {
 	d := direction{Dim: queueLimit, By: s.settings.Search.Step}
 	p, ok := s.ladder.walk(v.incumbent, d)
 	e := v.model.predictGate(v.incumbent)
-	if !ok || s.doubted(c, d, v.now, e.gain/2) || c.failedOnLess(p, v.now, e.gain/2) {
+	if !ok || s.unguarded(v.incumbent, p) || s.doubted(c, d, v.now, e.gain/2) || c.failedOnLess(p, v.now, e.gain/2) {
 		return proposal{}, false
 	}
 	sure := e.gain - e.stderr
@@ -216,6 +216,19 @@ func (s searcher) loosenGate(c *climber, v view) (proposal, bool) {
 		return out, true
 	}
 	return proposal{}, false
+}
+
+// unguarded tells that adaptive parameters would loosen a threshold beyond the
+// initial one. A plugin whose costs have run out, say because the tuner is gone,
+// has the thresholds alone; under the rule nobody sees what they would do then.
+func (s searcher) unguarded(from, to store.Params) bool {
+	if to.LoadPolicy != store.Adaptive {
+		return false
+	}
+	initial := s.settings.Initial
+	return to.MinExternalReusableTokens < min(from.MinExternalReusableTokens, initial.MinExternalReusableTokens) ||
+		store.CompareWaiting(to.MaxWaitingRequests, from.MaxWaitingRequests) > 0 &&
+			store.CompareWaiting(to.MaxWaitingRequests, initial.MaxWaitingRequests) > 0
 }
 
 // noLoadShare is the share of decisions below which restores do not matter.
@@ -259,7 +272,7 @@ func (s searcher) fromMemory(c *climber, v view) (proposal, bool) {
 		return proposal{}, false
 	}
 	p := s.ladder.toward(v.incumbent, *v.recalled, s.settings.Search.MaxStep)
-	if c.failedRecently(p, v.now) {
+	if c.failedRecently(p, v.now) || s.unguarded(v.incumbent, p) {
 		return proposal{}, false
 	}
 	return proposal{params: p, origin: fromMemory, why: fmt.Sprintf("%s was best when this workload was last seen", v.recalled)}, true
@@ -312,10 +325,12 @@ func (s searcher) neighbours(c *climber, v view) (out []proposal, passed []store
 	return out, passed
 }
 
-// directions to try at the present step, the one that last succeeded first.
+// directions to try at the present step, the one that last succeeded first. Back to
+// the thresholds alone comes last: where weighing spares a storage, its curves no
+// longer show from what.
 func (c *climber) directions() []direction {
 	all := []direction{
-		{loadPolicy, 1}, {loadPolicy, -1}, {tokenMinimum, c.Step}, {tokenMinimum, -c.Step}, {queueLimit, -c.Step}, {queueLimit, c.Step},
+		{loadPolicy, 1}, {tokenMinimum, c.Step}, {tokenMinimum, -c.Step}, {queueLimit, -c.Step}, {queueLimit, c.Step}, {loadPolicy, -1},
 	}
 	if c.Last == nil {
 		return all
@@ -333,13 +348,8 @@ const noGateShare = 0.005
 
 // pointless says why a step cannot help, as far as the evidence goes.
 func (s searcher) pointless(d direction, to store.Params, v view) string {
-	switch {
-	case d.Dim == loadPolicy && !v.adaptive:
-		return "the plugin's own loadPolicy does not permit it"
-	case d.Dim == loadPolicy && v.model == nil:
-		return "what restores cost is not known"
-	case d.Dim == loadPolicy:
-		return ""
+	if s.unguarded(v.incumbent, to) {
+		return fmt.Sprintf("it is looser than %s, and adaptive is left with its thresholds when costs run out", s.settings.Initial)
 	}
 	if d.Dim == queueLimit {
 		plugin := v.recent.Plugin
@@ -356,11 +366,17 @@ func (s searcher) pointless(d direction, to store.Params, v view) string {
 		}
 		return ""
 	}
-	if v.model == nil {
+	switch {
+	case d.Dim == loadPolicy && !v.adaptive:
+		return "the plugin's own loadPolicy does not permit it"
+	case d.Dim == loadPolicy && v.model == nil:
+		return "what restores cost is not known"
+	case v.model == nil:
 		return ""
 	}
 	e := v.model.predict(v.incumbent, to)
 	switch {
+	case !e.changes && d.Dim == loadPolicy: // by bucket; within one, engines differ
 	case !e.changes:
 		return "no request lies between: it changes nothing"
 	case e.gain+e.stderr < 0:
