@@ -3,9 +3,13 @@
 package e2e
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -237,5 +241,53 @@ func TestLLMDCoordinator(t *testing.T) {
 		if got := s.sum(name); got != 0 {
 			t.Errorf("%s is %g: it was put down to the decision", name, got)
 		}
+	}
+}
+
+// TestLLMDConfigurations starts what the documentation tells to copy, and what
+// is refused.
+func TestLLMDConfigurations(t *testing.T) {
+	binary := llmdBinary(t)
+	f := &llmdFleet{&fleet{t: t, engines: []*engine{startEngine(t, 0, true)}}, filepath.Join(t.TempDir(), "endpoints.yaml")}
+	f.list(f.engines)
+	withoutKubernetes := strings.NewReplacer(
+		"plugins:\n- type: token-producer", fmt.Sprintf("plugins:\n- {type: file-discovery, parameters: {path: %q, watchFile: true}}\n- type: token-producer", f.endpoints),
+		"dataLayer:\n", "dataLayer:\n  discovery: {pluginRef: file-discovery}\n")
+	read := func(name string) string {
+		raw, err := os.ReadFile(filepath.Join("..", "..", "llmd", "examples", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return withoutKubernetes.Replace(string(raw))
+	}
+	const experimental = "--allow-experimental-plugins"
+	for _, name := range []string{"static.yaml", "tuned.yaml"} {
+		t.Run(name, func(t *testing.T) {
+			f.reportTo(t)
+			e := startEPP(t, binary, ports(3), nil, "--config-file", written(t, name, read(name)), experimental)
+			eventually(t, "the endpoint is known", 30*time.Second, func() bool {
+				_, err := e.do(t.Context(), newID(), completions, []byte(completion(cold)))
+				return err == nil
+			})
+			e.shows(1, time.Second, "selective_kv_endpoints")
+		})
+	}
+	for name, test := range map[string]struct{ was, is, flag, want string }{
+		"experimental":   {"", "", "--v=0", experimental},
+		"unknown field":  {"maxWaitingRequests: 8", "minReusable: 3", experimental, "minReusable"},
+		"no minimum":     {"minExternalReusableTokens: 1024", "", experimental, "minExternalReusableTokens"},
+		"foreign signal": {"maxWaitingRequests: 8", "waitingSignal: m", experimental, "waitingSignal"},
+		"no producer":    {"maxWaitingRequests: 8", "prefixMatchInfoProducerName: nobody", experimental, "nobody"},
+	} {
+		t.Run("refuses "+name, func(t *testing.T) {
+			text := strings.Replace(read("static.yaml"), test.was, test.is, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			out, err := exec.CommandContext(ctx, binary, "--pool-name", poolName, "--tracing=false", "--config-text", text, test.flag).CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || ctx.Err() != nil || !bytes.Contains(out, []byte(test.want)) {
+				t.Errorf("ended with %v and without naming %q: %s", err, test.want, out)
+			}
+		})
 	}
 }
