@@ -19,8 +19,8 @@ const (
 )
 
 // decided is a request between its decision and the end of its response. But
-// for the fields that never change, it belongs to the goroutine that handles
-// the request.
+// for the fields that never change, it belongs to the hooks of that request,
+// which a framework calls one after another.
 type decided struct {
 	decision plugin.Decision
 	at       time.Time

@@ -2,35 +2,14 @@ package llmd
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/kvtuner/kvtuner/plugin"
-	"github.com/kvtuner/kvtuner/store"
+	"github.com/kvtuner/kvtuner/plugin/adapter"
 )
-
-func TestParseConfig(t *testing.T) {
-	for raw, parts := range map[string][]string{
-		threshold:                               nil,
-		`{"waitingSignal":"m",` + threshold[1:]: {"waitingSignal", "m", plugin.DefaultWaitingSignal},
-		`{"profile":7,"waitingSignal":"m","nonsense":1}`: {"profile", "nonsense"},
-	} {
-		_, err := ParseConfig([]byte(raw))
-		if (err != nil) != (parts != nil) || err != nil && !errors.Is(err, store.ErrInvalid) {
-			t.Errorf("ParseConfig(%s): error %v, want one that wraps ErrInvalid: %v", raw, err, parts != nil)
-		}
-		for _, part := range parts {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("error %q does not say %q", err, part)
-			}
-		}
-	}
-}
 
 // TestExamples: what the documentation tells to copy is accepted.
 func TestExamples(t *testing.T) {
@@ -58,7 +37,7 @@ func TestExamples(t *testing.T) {
 				continue
 			}
 			found = true
-			if _, err := ParseConfig(p.Parameters); err != nil {
+			if _, err := adapter.ParseConfig(p.Parameters); err != nil {
 				t.Errorf("%s: %v", path, err)
 			}
 		}

@@ -9,7 +9,8 @@
 //
 //   - PreRequest: decide for the chosen endpoint and edit the body.
 //   - ResponseHeader, ResponseBody: what came of it, in time and tokens.
-//   - Extract: an endpoint is gone.
+//   - RegisterDependencies: the load of engines from every scrape, and endpoints
+//     that are gone.
 //
 // Whatever is missing or malformed, the request goes out as the client wrote it,
 // and a counter says why.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kvtuner/kvtuner/plugin"
+	"github.com/kvtuner/kvtuner/plugin/adapter"
 )
 
 // fixture is a plugin on a clock that stands until it is moved.
@@ -32,7 +33,7 @@ const threshold = `{"pool":"qwen","loadPolicy":"threshold","minExternalReusableT
 
 func newFixture(t testing.TB, parameters string) *fixture {
 	t.Helper()
-	config, err := ParseConfig([]byte(parameters))
+	config, err := adapter.ParseConfig([]byte(parameters))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,13 +12,11 @@ import (
 	fwkplugin "github.com/llm-d/llm-d-router/pkg/epp/framework/interface/plugin"
 	"github.com/llm-d/llm-d-router/pkg/epp/framework/interface/requestcontrol"
 	"github.com/llm-d/llm-d-router/pkg/epp/framework/plugins/datalayer/attribute/prefix"
-	"github.com/llm-d/llm-d-router/pkg/epp/framework/plugins/datalayer/source/notifications"
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kvtuner/kvtuner/plugin"
 	"github.com/kvtuner/kvtuner/plugin/adapter"
-	"github.com/kvtuner/kvtuner/store"
 )
 
 const (
@@ -113,27 +111,13 @@ func Factory(name string, parameters *json.Decoder, handle fwkplugin.Handle) (fw
 // fields and null pass.
 func read(parameters *json.Decoder) (adapter.Config, error) {
 	if parameters == nil {
-		return ParseConfig(nil)
+		return adapter.ParseConfig(nil)
 	}
 	var raw json.RawMessage
 	if err := parameters.Decode(&raw); err != nil {
 		return adapter.Config{}, fmt.Errorf("read plugin parameters: %w", err)
 	}
-	return ParseConfig(raw)
-}
-
-// ParseConfig is adapter.ParseConfig, but for a waitingSignal that this Endpoint
-// Picker does not have.
-func ParseConfig(raw []byte) (adapter.Config, error) {
-	c, err := adapter.ParseConfig(raw)
-	if err != nil {
-		return adapter.Config{}, err
-	}
-	if signal := c.Policy.WaitingSignal; signal != plugin.DefaultWaitingSignal {
-		return adapter.Config{}, &store.FieldError{Field: "waitingSignal", Value: signal,
-			Allowed: plugin.DefaultWaitingSignal + ": this Endpoint Picker keeps no other queue of an endpoint"}
-	}
-	return c, nil
+	return adapter.ParseConfig(raw)
 }
 
 // TypedName returns the type and name of this instance.
@@ -146,28 +130,4 @@ func (p *Plugin) Consumes() fwkplugin.DataDependencies {
 		return fwkplugin.DataDependencies{}
 	}
 	return fwkplugin.DataDependencies{Required: map[fwkplugin.DataKey]any{p.evidence: prefix.PrefixCacheMatchInfo{}}}
-}
-
-// RegisterDependencies asks for the events of endpoints, whether the
-// configuration lists the plugin under their source or not.
-func (p *Plugin) RegisterDependencies(r datalayer.Registrar) error {
-	const source = notifications.EndpointNotificationSourceType
-	return r.Register(datalayer.PendingRegistration{
-		Owner: p.name, SourceType: source, Extractor: p,
-		DefaultSource: notifications.NewEndpointDataSource(source, source),
-	})
-}
-
-// Extract frees what is kept of an endpoint that was removed.
-func (p *Plugin) Extract(_ context.Context, event datalayer.EndpointEvent) error {
-	if event.Endpoint == nil || event.Endpoint.GetMetadata() == nil {
-		return nil
-	}
-	id := adapter.EndpointID(event.Endpoint.GetMetadata().ID)
-	if event.Type == datalayer.EventDelete {
-		p.adapter.Removed(id)
-	} else {
-		p.adapter.Added(id)
-	}
-	return nil
 }

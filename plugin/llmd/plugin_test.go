@@ -120,15 +120,27 @@ func TestConsumes(t *testing.T) {
 }
 
 // TestRegisterDependencies asks for a source of endpoint events, made if the
-// configuration has none.
+// configuration has none, and for one of metrics, without which only the default
+// signal is known.
 func TestRegisterDependencies(t *testing.T) {
-	f := newFixture(t, threshold)
-	var asked registrar
-	if err := f.RegisterDependencies(&asked); err != nil {
-		t.Fatal(err)
-	}
-	if len(asked) != 1 || asked[0].SourceType != "endpoint-notification-source" || asked[0].Extractor != fwkplugin.Plugin(f.Plugin) || asked[0].DefaultSource == nil {
-		t.Errorf("asked for %+v", asked)
+	for signal, missing := range map[string]datalayer.MissingPolicy{
+		"vllm:num_requests_waiting":           datalayer.Warn,
+		"vllm:num_requests_waiting_by_reason": datalayer.Fail,
+	} {
+		f := newFixture(t, `{"waitingSignal":"`+signal+`",`+threshold[1:])
+		var asked registrar
+		if err := f.RegisterDependencies(&asked); err != nil {
+			t.Fatal(err)
+		}
+		if len(asked) != 2 {
+			t.Fatalf("asked for %d sources", len(asked))
+		}
+		if events := asked[0]; events.SourceType != "endpoint-notification-source" || events.Extractor != fwkplugin.Plugin(f.Plugin) || events.DefaultSource == nil {
+			t.Errorf("asked for %+v", events)
+		}
+		if metrics := asked[1]; metrics.SourceType != "metrics-data-source" || metrics.IfMissing != missing {
+			t.Errorf("%s: asked for %+v", signal, metrics)
+		}
 	}
 }
 

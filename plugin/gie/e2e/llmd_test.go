@@ -147,7 +147,7 @@ func TestLLMD(t *testing.T) {
 	f.write(100, 8)
 	f.part("Bodies", f.testLLMDBodies)
 	f.part("Parameters", f.testParameters)
-	f.part("Gate", f.testLLMDGate)
+	f.part("Gate", f.testGate)
 	f.part("Responses", f.testResponses)
 	f.part("Restarts", f.testRestarts)
 	f.part("Overhead", f.testOverhead)
@@ -174,29 +174,6 @@ func (f *llmdFleet) testLLMDBodies(t *testing.T) {
 			t.Errorf("arrived as %s", got)
 		}
 	})
-}
-
-// testLLMDGate: a long queue stops restores, and a short one lets them go on.
-func (f *llmdFleet) testLLMDGate(t *testing.T) {
-	f.write(100, 8)
-	for _, step := range []struct {
-		waiting int
-		stopped bool
-	}{{40, true}, {0, false}} {
-		for _, e := range f.engines {
-			e.setWaiting(step.waiting)
-		}
-		for _, e := range f.epps {
-			eventually(t, fmt.Sprintf("%s: %d requests wait, told not to load: %v", e.name, step.waiting, step.stopped), 30*time.Second, func() bool {
-				for range 3 * modelServers {
-					if limited(t, f.send(e, completions, completion(hot))) != step.stopped {
-						return false
-					}
-				}
-				return true
-			})
-		}
-	}
 }
 
 // testLLMDRemoval: the series of an endpoint that is gone go with it.
@@ -273,11 +250,11 @@ func TestLLMDConfigurations(t *testing.T) {
 		})
 	}
 	for name, test := range map[string]struct{ was, is, flag, want string }{
-		"experimental":   {"", "", "--v=0", experimental},
-		"unknown field":  {"maxWaitingRequests: 8", "minReusable: 3", experimental, "minReusable"},
-		"no minimum":     {"minExternalReusableTokens: 1024", "", experimental, "minExternalReusableTokens"},
-		"foreign signal": {"maxWaitingRequests: 8", "waitingSignal: m", experimental, "waitingSignal"},
-		"no producer":    {"maxWaitingRequests: 8", "prefixMatchInfoProducerName: nobody", experimental, "nobody"},
+		"experimental":  {"", "", "--v=0", experimental},
+		"unknown field": {"maxWaitingRequests: 8", "minReusable: 3", experimental, "minReusable"},
+		"no minimum":    {"minExternalReusableTokens: 1024", "", experimental, "minExternalReusableTokens"},
+		"no scrapes":    {"- pluginRef: metrics-data-source\n    extractors: [{pluginRef: core-metrics-extractor}]\n  ", "", experimental, "metrics-data-source"},
+		"no producer":   {"maxWaitingRequests: 8", "prefixMatchInfoProducerName: nobody", experimental, "nobody"},
 	} {
 		t.Run("refuses "+name, func(t *testing.T) {
 			text := strings.Replace(read("static.yaml"), test.was, test.is, 1)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/llm-d/llm-d-router/pkg/epp/framework/interface/datalayer"
+	"github.com/llm-d/llm-d-router/pkg/epp/framework/plugins/datalayer/source/metrics"
+	dto "github.com/prometheus/client_model/go"
 )
 
 const ewma = "selective_kv_endpoint_waiting_ewma"
@@ -33,5 +35,28 @@ func TestEndpointRemoval(t *testing.T) {
 		if got := f.counter(ewma); got != step.want {
 			t.Errorf("after %v of %v: average %g, want %g", step.kind, step.of, got, step.want)
 		}
+	}
+}
+
+// TestScrapes: every scrape brings the queue, or says that it is missing.
+func TestScrapes(t *testing.T) {
+	f := newFixture(t, threshold)
+	a := datalayer.NewEndpoint(engine("a", nil, nil).GetMetadata(), nil)
+	waiting := 12.0
+	for _, families := range []metrics.PrometheusMetricMap{
+		{"vllm:num_requests_waiting": {Metric: []*dto.Metric{{Gauge: &dto.Gauge{Value: &waiting}}}}},
+		nil,
+	} {
+		for _, endpoint := range []datalayer.Endpoint{nil, a} {
+			if err := (scrapes{f.Plugin}).Extract(context.Background(), datalayer.PollInput[metrics.PrometheusMetricMap]{Payload: families, Endpoint: endpoint}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := f.counter(ewma, "endpoint", "llm/a"); got != waiting {
+		t.Errorf("average %g, want %g", got, waiting)
+	}
+	if got := f.fault("queue_metric_absent"); got != 1 {
+		t.Errorf("absent %g times, want once", got)
 	}
 }
