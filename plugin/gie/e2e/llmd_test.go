@@ -249,15 +249,19 @@ func TestLLMDConfigurations(t *testing.T) {
 			e.shows(1, time.Second, "selective_kv_endpoints")
 		})
 	}
-	for name, test := range map[string]struct{ was, is, flag, want string }{
-		"experimental":  {"", "", "--v=0", experimental},
-		"unknown field": {"maxWaitingRequests: 8", "minReusable: 3", experimental, "minReusable"},
-		"no minimum":    {"minExternalReusableTokens: 1024", "", experimental, "minExternalReusableTokens"},
-		"no scrapes":    {"- pluginRef: metrics-data-source\n    extractors: [{pluginRef: core-metrics-extractor}]\n  ", "", experimental, "metrics-data-source"},
-		"no producer":   {"maxWaitingRequests: 8", "prefixMatchInfoProducerName: nobody", experimental, "nobody"},
+	for name, test := range map[string]struct {
+		edits      []string // pairs of what is replaced and by what
+		flag, want string
+	}{
+		"experimental":  {nil, "--v=0", experimental},
+		"unknown field": {[]string{"maxWaitingRequests: 8", "minReusable: 3"}, experimental, "minReusable"},
+		"no minimum":    {[]string{"minExternalReusableTokens: 1024", ""}, experimental, "minExternalReusableTokens"},
+		"no producer":   {[]string{"maxWaitingRequests: 8", "prefixMatchInfoProducerName: nobody"}, experimental, "nobody"},
+		"a signal without scrapes": {[]string{"maxWaitingRequests: 8", "waitingSignal: m",
+			"  sources:\n  - pluginRef: metrics-data-source\n    extractors: [{pluginRef: core-metrics-extractor}]\n", "  injectDefaults: false\n  sources:\n"}, experimental, "metrics-data-source"},
 	} {
 		t.Run("refuses "+name, func(t *testing.T) {
-			text := strings.Replace(read("static.yaml"), test.was, test.is, 1)
+			text := strings.NewReplacer(test.edits...).Replace(read("static.yaml"))
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			out, err := exec.CommandContext(ctx, binary, "--pool-name", poolName, "--tracing=false", "--config-text", text, test.flag).CombinedOutput()
