@@ -95,6 +95,11 @@ func (r *Request) write(decision plugin.Decision) (edited bool, err error) {
 	if changes, err := wouldChange(r.Body, decision); !changes {
 		return false, err
 	}
+	return r.rewrite(decision)
+}
+
+// rewrite is apart, for what its closure holds is on the heap.
+func (r *Request) rewrite(decision plugin.Decision) (edited bool, err error) {
 	r.Rewrite(func(body map[string]any) { edited, err = decision.Mutate(body) })
 	return edited, err
 }
