@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kvtuner/kvtuner/plugin"
 	"github.com/kvtuner/kvtuner/plugin/adapter"
 )
 

@@ -39,9 +39,9 @@ func TestResponses(t *testing.T) {
 		pieces   []piece
 		ttft     float64 // seconds, 0 for none
 		outputs  float64
-		computed string // bucket of computed tokens
+		computed string // bucket of computed tokens: the engine's word, else that of 1000 blocks less 4
 	}{
-		"streamed":           {true, stream, []piece{{2 * time.Second, false, requesthandling.Usage{}}, {time.Second, true, usage(1000, 7)}}, 2, 1, "unknown"},
+		"streamed":           {true, stream, []piece{{2 * time.Second, false, requesthandling.Usage{}}, {time.Second, true, usage(1000, 7)}}, 2, 1, "32768"},
 		"with running usage": {true, stream, []piece{{time.Second, false, usage(1000, 1, 200)}, {time.Second, true, usage(1000, 7, 200)}}, 1, 1, "512"},
 		"not streamed":       {false, whole, []piece{{3 * time.Second, true, usage(1000, 7)}}, 0, 1, ""},
 		"refused":            {true, refused, []piece{{time.Second, false, requesthandling.Usage{}}, {0, true, requesthandling.Usage{}}}, 0, 0, ""},
