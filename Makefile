@@ -5,7 +5,7 @@ GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 PACKAGES    := ./...
 
-.PHONY: help demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-gie e2e-llmd fuzz bin/llmd.mod
+.PHONY: chaos help demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-gie e2e-llmd fuzz bin/llmd.mod
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,7 @@ build: ## bin/kvtuner, static and reproducible
 
 test: ## all tests that need nothing outside this machine, with the race detector
 	$(GO) test -race $(PACKAGES)
+	$(GO) test ./internal/chaos
 
 test-gie: ## the adapter for gateway-api-inference-extension, a module of its own
 	cd plugin/gie && $(GO) test -race ./...
@@ -54,6 +55,9 @@ lint-gie: ## vet, staticcheck and go.mod of that module
 bench: ## decision cost, then policies against each other on the simulated fleet
 	$(GO) test -run '^$$' -bench . -benchmem ./plugin
 	$(GO) run ./cmd/kvtuner bench
+
+chaos: ## a fault campaign: everything around the tuner breaks: make chaos SCHEDULES=10000
+	$(GO) run ./cmd/kvtuner chaos --schedules $(or $(SCHEDULES),1000) --progress
 
 e2e: ## the daemon as a process, against a live Prometheus API and a plugin that watches its file
 	$(GO) test -count=1 -tags e2e ./cmd/kvtuner -run TestE2E -v

@@ -43,7 +43,8 @@ func (t *Tuner) begin(ctx context.Context, now time.Time) error {
 func (t *Tuner) takeOver(ctx context.Context, now time.Time, missing bool) error {
 	d, c := t.document, t.control
 	c.awaiting(d.Revision, now)
-	kind, reason, publish := store.KindAdopt, fmt.Sprintf("took over %s as the incumbent", c.incumbent), true
+	c.exposed = c.exposed.until(now).left(d, now)
+	kind, reason, publish := store.KindAdopt, fmt.Sprintf("took over %s of revision %d as the incumbent", c.incumbent, d.Revision), true
 	switch {
 	case missing && d.Revision > 0:
 		reason = fmt.Sprintf("the document was lost: %s is written again, as the checkpoint has it", c.incumbent)
@@ -85,7 +86,7 @@ func (t *Tuner) meetDocument(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("loading the parameter document: %w", err)
 	case d.Equal(t.document):
 		return t.unhalt(ctx, now)
-	case t.wrote(d):
+	case d.Equal(t.attempt):
 		t.accept(d, now)
 		t.unsaved = true
 		return nil
@@ -108,15 +109,6 @@ func (t *Tuner) meetDocument(ctx context.Context, now time.Time) error {
 		a.change = &change{baseline: incumbent}
 	}
 	return t.act(ctx, now, a)
-}
-
-// wrote tells that the document is the one whose writing seemed to fail.
-func (t *Tuner) wrote(d *store.Document) bool {
-	w := t.attempt
-	if w == nil || d.Revision != w.Revision || d.Baseline != w.Baseline || !d.UpdatedAt.Equal(w.UpdatedAt) {
-		return false
-	}
-	return (d.Trial == nil) == (w.Trial == nil) && (d.Trial == nil || d.Trial.ID == w.Trial.ID)
 }
 
 // rewriteDocument puts a document back that was removed: without it a plugin

@@ -28,6 +28,8 @@ type checkpoint struct {
 	Sheds     int           `json:"sheds"`
 	Sequence  uint64        `json:"sequence"`
 	Orders    orders        `json:"orders"`
+	// Exposed is when candidates were in force.
+	Exposed exposure `json:"exposed,omitempty"`
 }
 
 type triedRecord struct {
@@ -66,6 +68,7 @@ func (k checkpoint) restore(c *controller, d *store.Document) {
 	c.orders = k.Orders
 	c.orders.follow(k.Incumbent, c.incumbent)
 	c.memory, c.cooldown, c.aborts, c.shedAt, c.sheds = k.Memory, k.Cooldown, k.Aborts, k.ShedAfter, k.Sheds
+	c.exposed = k.Exposed
 	if k.Incumbent != d.Baseline {
 		return
 	}
@@ -108,7 +111,8 @@ func (t *Tuner) checkpoint() checkpoint {
 	k := checkpoint{
 		Version: checkpointVersion, Revision: t.document.Revision, Incumbent: c.incumbent, Climber: c.climber,
 		Memory: c.memory, Cooldown: c.cooldown, Aborts: c.aborts, ShedAfter: c.shedAt, Sheds: c.sheds, Sequence: t.seq,
-		Orders: c.orders,
+		Orders:  c.orders,
+		Exposed: c.exposed,
 	}
 	for p, f := range c.climber.Tried {
 		k.Tried = append(k.Tried, triedRecord{Params: p, Times: f.times, Until: f.until, Aborted: f.aborted, Predicted: f.predicted, Sense: f.sense})

@@ -363,12 +363,12 @@ func (c *controller) decide(k store.Kind, s Sample, to store.Params, reason stri
 }
 
 // clockWentBack forgets what is dated in the future, so that no wait lasts longer
-// than it can from now on. A trial in progress cannot be judged any more: its
+// than it can from now on, and takes what candidates have run along. A trial in progress cannot be judged any more: its
 // lease is taken to be over, and the next step ends it.
-func (c *controller) clockWentBack(now time.Time) {
+func (c *controller) clockWentBack(now time.Time, by time.Duration) {
 	g, s := c.settings.Guard, c.settings.Search
 	c.forgetSamples()
-	c.log, c.exposed = nil, nil
+	c.log, c.exposed = nil, c.exposed.earlier(by)
 	c.awaited, c.settled = now, time.Time{}
 	c.cooldown = sooner(c.cooldown, now.Add(g.MaxCooldown))
 	c.shedAt = sooner(c.shedAt, now.Add(g.MaxCooldown))
@@ -380,7 +380,7 @@ func (c *controller) clockWentBack(now time.Time) {
 	clear(c.suggested)
 	c.orders.clockWentBack(now, c.settings.Approval)
 	if c.trial != nil {
-		c.trial.switched = now.Add(-c.settings.trialLease())
+		c.trial.switched, c.trial.since = now.Add(-c.settings.trialLease()), c.trial.since.Add(-by)
 	}
 }
 

@@ -388,7 +388,7 @@ func TestClockWentBack(t *testing.T) {
 		w.run(15 * time.Second)
 	}
 	w.now = noon
-	w.c.clockWentBack(noon)
+	w.c.clockWentBack(noon, time.Hour)
 	w.run(15 * time.Second)
 	if w.trial != nil {
 		t.Error("a trial dated ten years ahead goes on")
@@ -420,6 +420,22 @@ func TestUnacknowledgedTrialIsAborted(t *testing.T) {
 	w.run(3 * time.Minute)
 	if d := w.last(store.KindAbort); d == nil || !strings.Contains(d.Reason, "the EPP replicas show revisions") {
 		t.Errorf("abort %+v", d)
+	}
+}
+
+// A replica whose clock is ahead drops every candidate: its baseline must not be
+// judged as one.
+func TestExpiredCandidateIsNotJudged(t *testing.T) {
+	w := newWorld(t, flat)
+	w.change = func(s *Sample, _ store.Params) { s.Plugin.Expired = w.trial != nil }
+	w.run(2 * time.Hour)
+	if ended := w.count(store.KindAbort); ended == 0 || ended < w.count(store.KindTrial)-1 {
+		t.Errorf("%d trials, %d aborted", w.count(store.KindTrial), w.count(store.KindAbort))
+	}
+	for _, d := range w.decisions {
+		if d.Kind == store.KindAbort && !strings.Contains(d.Reason, "is its clock ahead") {
+			t.Errorf("aborted because %s", d.Reason)
+		}
 	}
 }
 

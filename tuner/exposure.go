@@ -1,6 +1,10 @@
 package tuner
 
-import "time"
+import (
+	"time"
+
+	"github.com/kvtuner/kvtuner/store"
+)
 
 // exposureWindow is the stretch over which the time that candidates run is
 // bounded.
@@ -9,11 +13,14 @@ const exposureWindow = 4 * time.Hour
 // exposure remembers when candidates were in force.
 type exposure []stretch
 
-type stretch struct{ from, to time.Time }
+type stretch struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
 
 // add a stretch of a candidate in force, and forget what is long past.
 func (e exposure) add(from, to time.Time) exposure {
-	for len(e) > 0 && to.Sub(e[0].to) > exposureWindow {
+	for len(e) > 0 && to.Sub(e[0].To) > exposureWindow {
 		e = e[1:]
 	}
 	return append(e, stretch{from, to})
@@ -24,11 +31,38 @@ func (e exposure) share(now time.Time) float64 {
 	oldest := now.Add(-exposureWindow)
 	var sum time.Duration
 	for _, s := range e {
-		from := s.from
+		from := s.From
 		if from.Before(oldest) {
 			from = oldest
 		}
-		sum += max(0, s.to.Sub(from))
+		sum += max(0, s.To.Sub(from))
 	}
 	return sum.Seconds() / exposureWindow.Seconds()
+}
+
+// earlier moves every stretch back, as the clock has gone.
+func (e exposure) earlier(by time.Duration) exposure {
+	out := make(exposure, len(e))
+	for i, s := range e {
+		out[i] = stretch{s.From.Add(-by), s.To.Add(-by)}
+	}
+	return out
+}
+
+// until brings stretches that a checkpoint dates in the future back to now: the
+// clock has gone back since.
+func (e exposure) until(now time.Time) exposure {
+	if n := len(e); n > 0 && e[n-1].To.After(now) {
+		return e.earlier(e[n-1].To.Sub(now))
+	}
+	return e
+}
+
+// left adds the candidate that an earlier tuner left in force.
+func (e exposure) left(d *store.Document, now time.Time) exposure {
+	t := d.Trial
+	if t == nil || t.Assignment.Mode == store.AssignNone || !d.UpdatedAt.Before(now) {
+		return e
+	}
+	return e.add(d.UpdatedAt, sooner(t.ExpiresAt, now))
 }

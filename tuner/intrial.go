@@ -69,7 +69,7 @@ func (c *controller) inTrial(o observation) action {
 	if why := c.guardTrial(s); why != "" {
 		return c.finish(s, aborted, nil, why)
 	}
-	if !c.inForce(s.Plugin) && !t.acked.IsZero() { // a replica has restarted
+	if !c.trialInForce(s) && !t.acked.IsZero() { // a replica has restarted
 		t.acked, t.switched = time.Time{}, s.To
 	}
 	if t.acked.IsZero() {
@@ -107,14 +107,23 @@ func (c *controller) trialBlind(s Sample) action {
 }
 
 func (c *controller) awaitAck(s Sample) action {
-	if c.inForce(s.Plugin) {
+	if c.trialInForce(s) {
 		c.trial.acked = s.To
 		return action{}
 	}
 	if s.To.Sub(c.trial.switched) < ackTimeout {
 		return action{}
 	}
+	if c.inForce(s.Plugin) {
+		return c.finish(s, cancelled, nil, "an EPP replica has dropped the candidate as expired: is its clock ahead of the tuner's?")
+	}
 	return c.finish(s, cancelled, nil, unacknowledged(s, c.revision))
+}
+
+// trialInForce tells whether every replica runs the present block: it shows the
+// block's revision, and has not dropped the candidate by its own clock.
+func (c *controller) trialInForce(s Sample) bool {
+	return c.inForce(s.Plugin) && !(c.trial.onCandidate && s.Plugin.Expired)
 }
 
 // guardTrial says why the candidate must go now; empty means it may stay.
@@ -198,8 +207,13 @@ func (c *controller) refreshPrior(s Sample) {
 // expose books the time the candidate has just been in force.
 func (c *controller) expose(now time.Time) {
 	if c.trial.onCandidate {
-		c.exposed = c.exposed.add(c.trial.switched, now)
+		c.exposed = c.exposed.add(c.trial.since, now)
 	}
+}
+
+// abandon a trial whose block could not be published in time.
+func (c *controller) abandon(now time.Time) action {
+	return c.finish(Sample{From: now, To: now, State: Unknown}, cancelled, nil, "a block could not be published in time")
 }
 
 // leaveTrial ends a trial without a verdict.

@@ -188,6 +188,7 @@ func TestPluginStates(t *testing.T) {
 		{"no revision", epp("x", 1, 1, 1)[1:], Unknown, "exports no selective_kv_revision"},
 		{"not a number", append(epp("x", 1, 1, 1), series(seriesCostTTFT, "x", map[string]string{"action": "load", "reusable": "1024", "computed": "256"}, 1, 2, math.NaN())), Unknown, "not a finite number"},
 		{"not a power of two", append(epp("x", 1, 1, 1), series(seriesCostStarted, "x", map[string]string{"action": "load", "reusable": "1000"}, 1, 2, 3)), Unknown, "no bucket of tokens"},
+		{"a counter below zero", append(epp("x", 1, 1, 1), series(seriesCostTTFT, "x", map[string]string{"action": "load", "reusable": "1024", "computed": "256"}, -1, -1, -1)), Unknown, "not a finite number"},
 		{"a hostile bucket", append(epp("x", 1, 1, 1), series(seriesCostStarted, "x", map[string]string{"action": "load", "reusable": "1e9; drop"}, 1, 2, 3)), Unknown, "no bucket of tokens"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -204,6 +205,16 @@ func TestPluginStates(t *testing.T) {
 }
 
 // Whole numbers are never averaged: 5/15 fifteen times over is below 5.
+func TestExpiredCandidateIsRead(t *testing.T) {
+	for value, want := range map[float64]bool{0: false, 1: true} {
+		a := &answers{engines: engine("a"), plugin: append(epp("x", 6, 6, 7), series(seriesSource, "x", map[string]string{"source": "expired"}, 0, value))}
+		got := (&observer{prom: a, settings: testSettings()}).sample(context.Background(), noon.Add(-15*time.Second), noon)
+		if got.Plugin.State != OK || got.Plugin.Expired != want {
+			t.Errorf("source expired %v: %+v", value, got.Plugin)
+		}
+	}
+}
+
 func TestRevisionIsRead(t *testing.T) {
 	for _, n := range []int{1, 2, 6, 7, 15} {
 		for _, revision := range []float64{1, 2, 5, 746, 1 << 40} {

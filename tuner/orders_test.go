@@ -179,7 +179,7 @@ func TestClockWentBackInAPause(t *testing.T) {
 	w.now = noon.Add(10 * 365 * 24 * time.Hour)
 	w.must(Command{Verb: Pause, For: time.Hour})
 	w.now = noon
-	w.c.clockWentBack(noon)
+	w.c.clockWentBack(noon, time.Hour)
 	w.run(61 * time.Minute)
 	if w.c.orders.Pause != nil {
 		t.Errorf("still %s", w.c.orders.Pause)

@@ -22,6 +22,8 @@ type PluginSample struct {
 	// Adaptive tells that the configuration of every replica permits
 	// store.Adaptive.
 	Adaptive bool
+	// Expired tells that a replica has dropped a trial's candidate by its clock.
+	Expired bool
 	// Loads are decisions to restore on evidence, probes not among them;
 	// Recomputes those to recompute, GateStops the ones because of the gate.
 	Loads, Recomputes, GateStops float64
@@ -81,6 +83,7 @@ func (p *PluginSample) addReplica(replica source, w window, curve map[curveKey]*
 	oldest, newest := r.latest(seriesRevision)
 	p.Oldest, p.Newest = min(p.Oldest, oldest), max(p.Newest, newest)
 	p.Adaptive = p.Adaptive && r.has(seriesAdaptive) && r.gauge(seriesAdaptive) == 1
+	p.Expired = p.Expired || r.isSet(seriesSource, labelSource, sourceExpired)
 	// A replica that has only just appeared shows its revision; what it counted
 	// before is not known.
 	if r.err != nil || replica.joined(w) {

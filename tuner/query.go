@@ -39,6 +39,7 @@ const (
 // Names of the plugin's series.
 const (
 	seriesRevision     = "selective_kv_revision"
+	seriesSource       = "selective_kv_source"
 	seriesCostStarted  = "selective_kv_cost_started_total"
 	seriesCostReusable = "selective_kv_cost_reusable_tokens_total"
 	seriesCostFinished = "selective_kv_cost_finished_total"
@@ -51,13 +52,14 @@ const (
 	labelReusable      = "reusable"
 	labelComputed      = "computed"
 	computedUnknown    = "unknown"
+	sourceExpired      = "expired"
 )
 
 var costSeries = []string{
 	seriesCostStarted, seriesCostReusable, seriesCostFinished, seriesCostTTFT, seriesCostComputed,
 }
 
-var pluginSeries = append([]string{seriesRevision, seriesDecisions, seriesAdaptive}, costSeries...)
+var pluginSeries = append([]string{seriesRevision, seriesSource, seriesDecisions, seriesAdaptive}, costSeries...)
 
 // lookbackScrapes is how far back a query reaches beyond its window, in scrape
 // intervals. An engine silent for that long counts as deleted; silent for less

@@ -77,7 +77,8 @@ func (w window) points(values []model.SamplePair) (before *model.SamplePair, wit
 
 // increase is what a counter gained in the window, resets included. A counter
 // that appeared within the window while its source was known counted from 0:
-// that is how clients expose a label set's first event.
+// that is how clients expose a label set's first event. One below 0 counts nothing
+// that can be known.
 func (w window) increase(values []model.SamplePair) float64 {
 	before, within := w.points(values)
 	last := 0.0
@@ -87,6 +88,9 @@ func (w window) increase(values []model.SamplePair) float64 {
 	gained := 0.0
 	for _, p := range within {
 		v := float64(p.Value)
+		if v < 0 {
+			return math.NaN()
+		}
 		if v < last {
 			last = 0
 		}
@@ -186,6 +190,17 @@ func (r *reader) gauge(name string) float64 {
 		return r.fail("%s of %s is %v; a gauge of requests is finite and not negative", name, r.source.name, sum)
 	}
 	return sum
+}
+
+// isSet tells whether the last point of the gauge whose label has the value is
+// not 0; without the gauge it is not.
+func (r *reader) isSet(name, label, value string) bool {
+	for _, row := range r.series[name] {
+		if _, within := r.window.points(row.Values); string(row.Metric[model.LabelName(label)]) == value && len(within) > 0 {
+			return within[len(within)-1].Value != 0
+		}
+	}
+	return false
 }
 
 // latest returns the lowest and the highest of the last points of a gauge's

@@ -28,6 +28,7 @@ type switchback struct {
 	onCandidate bool
 	switched    time.Time
 	acked       time.Time
+	since       time.Time // the present block's beginning
 
 	before  Signals // the incumbent, before the trial
 	blocks  []block
@@ -74,7 +75,7 @@ func (t *switchback) candidateBlocks() int {
 
 // begin the next block on the other arm.
 func (t *switchback) begin(candidate bool, now time.Time) {
-	t.onCandidate, t.switched, t.acked = candidate, now, time.Time{}
+	t.onCandidate, t.since, t.switched, t.acked = candidate, now, now, time.Time{}
 	t.unknown, t.regressed = 0, 0
 	t.blocks = append(t.blocks, block{candidate: candidate})
 }

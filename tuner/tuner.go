@@ -116,7 +116,7 @@ func (t *Tuner) step(ctx context.Context, now time.Time) error {
 		}
 	}
 	if now.Before(t.last) {
-		t.control.clockWentBack(now)
+		t.control.clockWentBack(now, t.last.Sub(now))
 	}
 	if err := t.meetDocument(ctx, now); err != nil {
 		return err
@@ -170,6 +170,12 @@ func (t *Tuner) windowStart(now time.Time) time.Time {
 
 // act takes on what the controller asked for.
 func (t *Tuner) act(ctx context.Context, now time.Time, a action) error {
+	t.pending, t.since = t.prepare(now, a), now
+	return t.carryOut(ctx, now)
+}
+
+// prepare numbers what an action writes.
+func (t *Tuner) prepare(now time.Time, a action) action {
 	if t.o.Settings.Mode == Observe {
 		a.change = nil
 	}
@@ -183,8 +189,7 @@ func (t *Tuner) act(ctx context.Context, now time.Time, a action) error {
 			d.Revision = t.document.Revision + 1
 		}
 	}
-	t.pending, t.since = a, now
-	return t.carryOut(ctx, now)
+	return a
 }
 
 // carryOut records the pending decision, then publishes the pending change: a
@@ -233,7 +238,8 @@ func (t *Tuner) onlyWithdraws() bool {
 }
 
 // dropStaleTrial turns a block that could not be published in time into the end
-// of its trial: what spoke for it is out of date.
+// of its trial: what spoke for it is out of date. A trial whose start was not even
+// recorded has not been.
 func (t *Tuner) dropStaleTrial(now time.Time) {
 	c := t.pending.change
 	if c == nil || c.trial == nil || now.Sub(t.since).Abs() <= 2*t.Interval() {
@@ -242,10 +248,15 @@ func (t *Tuner) dropStaleTrial(now time.Time) {
 	t.dropTrial(now)
 }
 
-// dropTrial turns a pending block into the end of its trial.
+// dropTrial turns a pending block into the end of its trial. A trial whose start
+// was not even recorded has not been.
 func (t *Tuner) dropTrial(now time.Time) {
-	t.control.leaveTrial(now)
-	t.pending.change = &change{baseline: t.pending.change.baseline}
+	if t.pending.decision != nil {
+		t.control.leaveTrial(now)
+		t.pending = action{}
+		return
+	}
+	t.pending = t.prepare(now, t.control.abandon(now))
 }
 
 func (t *Tuner) recordPending(_ context.Context, now time.Time) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -502,6 +503,67 @@ func TestStaleTrialIsDropped(t *testing.T) {
 	f.steps(2)
 	if d := f.document(); d.Trial != nil {
 		t.Errorf("five minutes late a trial was published: %+v", d.Trial)
+	}
+}
+
+// The end of a trial whose next block could not be published is recorded, too.
+func TestUnpublishedBlockEndsItsTrialWithARecord(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(1)
+	f.startTrial()
+	f.docs.swapErr = errors.New("disk is full")
+	for f.step() == nil {
+	}
+	for range 5 {
+		_ = f.step()
+	}
+	f.docs.swapErr = nil
+	f.steps(1)
+	if d := f.document(); d.Trial != nil || f.lastDecision().Kind != store.KindAbort || f.lastDecision().Revision != d.Revision {
+		t.Errorf("revision %d: trial %+v, record %+v", d.Revision, d.Trial, f.lastDecision())
+	}
+}
+
+// What candidates have run counts after a restart and a clock that went back.
+func TestExposureIsNotForgotten(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(1)
+	f.startTrial()
+	for f.document().Trial.Assignment.Mode == store.AssignAll {
+		f.steps(1)
+	}
+	shown := f.tuner.control.exposed.share(f.now)
+	if shown <= 0 {
+		t.Fatal("no exposure was booked")
+	}
+	f.restart()
+	f.steps(1)
+	if got := f.tuner.control.exposed.share(f.now); math.Abs(got-shown) > 1e-9 {
+		t.Errorf("after a restart: %v, want %v", got, shown)
+	}
+	f.now = f.now.Add(-2 * time.Hour)
+	f.steps(1)
+	if got := f.tuner.control.exposed.share(f.now); math.Abs(got-shown) > 1e-9 {
+		t.Errorf("after the clock went back: %v, want %v", got, shown)
+	}
+	f.now = f.now.Add(-2 * time.Hour)
+	f.restart()
+	f.steps(1)
+	if got := f.tuner.control.exposed.share(f.now); math.Abs(got-shown) > 1e-9 {
+		t.Errorf("after the clock went back while it was down: %v, want %v", got, shown)
+	}
+}
+
+// A candidate that a killed tuner left in force has run, too.
+func TestExposureOfATrialLeftBehind(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(1)
+	f.startTrial()
+	f.now = f.now.Add(time.Minute)
+	f.restart()
+	f.steps(1)
+	if got := f.tuner.control.exposed.share(f.now) * exposureWindow.Seconds(); got < 60 || got > 90 {
+		t.Errorf("%v s are booked", got)
 	}
 }
 

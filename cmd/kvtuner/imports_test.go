@@ -16,6 +16,7 @@ var rules = map[string][]string{
 	"tuner":          {"kvtuner/plugin", "/store/configmap", "/internal/", "/cmd/", "k8s.io/"},
 	"tuner/web":      {"kvtuner/plugin", "/store/configmap", "/internal/", "/cmd/", "k8s.io/"},
 	"internal/fleet": {"/tuner", "/store/configmap", "/cmd/", "internal/prom", "internal/lab"},
+	"internal/chaos": {"/cmd/", "internal/fleet", "internal/lab", "internal/prom"},
 	"internal/prom":  {"kvtuner/plugin", "kvtuner/store", "/tuner", "/cmd/"},
 
 	// The rooms that talk to Kubernetes; cmd/kvtuner and the adapters choose them.

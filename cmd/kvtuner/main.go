@@ -69,6 +69,7 @@ tell it what to do.
 		newApproveCommand(),
 		newDemoCommand(),
 		newBenchCommand(),
+		newChaosCommand(),
 		newCalibrateCommand(),
 		newVersionCommand(),
 	)

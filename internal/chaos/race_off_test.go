@@ -1,0 +1,8 @@
+//go:build !race
+
+package chaos
+
+const (
+	schedules = 200
+	whole     = true
+)
