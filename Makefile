@@ -5,7 +5,7 @@ GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 PACKAGES    := ./...
 
-.PHONY: chaos help demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-gie e2e-llmd fuzz bin/llmd.mod
+.PHONY: chaos help demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-web e2e-gie e2e-llmd fuzz bin/llmd.mod
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ chaos: ## a fault campaign: everything around the tuner breaks: make chaos SCHED
 
 e2e: ## the daemon as a process, against a live Prometheus API and a plugin that watches its file
 	$(GO) test -count=1 -tags e2e ./cmd/kvtuner -run TestE2E -v
+
+e2e-web: ## the status page in headless Chromium; UPDATE=-update redraws docs/img/page-*.png
+	$(GO) test -count=1 -tags web ./cmd/kvtuner -run InABrowser -v $(if $(UPDATE),-args $(UPDATE))
 
 e2e-gie: ## Endpoint Pickers as processes: ext_proc in, model servers out, tuner and restarts
 	cd plugin/gie && $(GO) test -count=1 -tags e2e ./e2e -v

@@ -88,7 +88,7 @@ func (d *daemon) build(c tuner.Config, api *connect.Client) error {
 	}
 	handler, err := web.New(web.Options{
 		Version: readBuild().Version, Pools: pools, History: d.history,
-		Gatherer: registry, Now: time.Now, Logger: d.log,
+		Gatherer: registry, Now: time.Now, Logger: d.log, Settings: c.SettingsOf,
 		TokenFile: c.Web.TokenFile, ClientCertificates: c.Web.TLS.ClientCAFile != "",
 	})
 	if err != nil {

@@ -60,6 +60,10 @@ type Progress struct {
 	// decided.
 	Second   fleet.Second
 	Decision *store.Decision
+	// Tuner at work, for who wants to see or command it; nil without one. Time
+	// stands still, at Now, for as long as Progress takes.
+	Tuner *tuner.Tuner
+	Now   time.Time
 }
 
 // Outcome of a run.
@@ -323,7 +327,7 @@ func (l *loop) progress(before int) {
 	if l.run.Progress == nil {
 		return
 	}
-	p := Progress{Elapsed: l.elapsed, Phase: l.phase, Scenario: l.run.Phases[l.phase].Scenario.Name}
+	p := Progress{Elapsed: l.elapsed, Phase: l.phase, Scenario: l.run.Phases[l.phase].Scenario.Name, Tuner: l.tuner, Now: l.fleet.Now()}
 	for _, phase := range l.run.Phases {
 		p.Total += phase.Duration
 	}

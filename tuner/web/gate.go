@@ -1,6 +1,7 @@
 package web
 
 import (
+	"crypto/rand"
 	"net/http"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ type gate struct {
 	origin       *http.CrossOriginProtection
 	failures     *clients
 	commands     *clients // by pool
+	key          [32]byte // of sessions and forms; a restart ends them
 }
 
 // Limits on attempts. A client that failed too often is refused before its token
@@ -28,6 +30,7 @@ func newGate(o Options) (*gate, error) {
 		tokenFile: o.TokenFile, certificates: o.ClientCertificates, origin: http.NewCrossOriginProtection(),
 		failures: newClients(failureBurst, failureEvery), commands: newClients(commandBurst, commandEvery),
 	}
+	_, _ = rand.Read(g.key[:]) // crypto/rand.Read never returns an error
 	if o.TokenFile != "" {
 		if _, err := readOperators(o.TokenFile); err != nil {
 			return nil, err

@@ -2,6 +2,8 @@
 // the loops are doing and what they decided, commands for operators, and a page
 // for people.
 //
+//	/                               the pools, for people; /pools/{pool} one of them
+//	/pools/{pool}/{verb}            the form of a command
 //	/healthz                        200 while the process serves
 //	/readyz                         200 when every pool is being tuned, else 503 and why
 //	/metrics                        Prometheus exposition
@@ -45,8 +47,8 @@ type History interface {
 	Pools() ([]string, error)
 }
 
-// Options are what the handler shows, and who may command. All but Version,
-// TokenFile and ClientCertificates are required; Pools may be empty.
+// Options are what the handler shows, and who may command. Pools may be
+// empty; History, Gatherer, Now and Logger are required.
 type Options struct {
 	// Version of the binary, as the status tells it.
 	Version  string
@@ -59,6 +61,8 @@ type Options struct {
 	// TokenFile lists the operators, one a line: NAME TOKEN. It is read at each
 	// command.
 	TokenFile string
+	// Settings lists a pool's configuration, without secrets; nil lists none.
+	Settings func(pool string) []tuner.Setting
 	// ClientCertificates tells that the server verifies those it is shown; who has
 	// one is an operator.
 	ClientCertificates bool
@@ -102,6 +106,7 @@ func New(o Options) (http.Handler, error) {
 	mux.HandleFunc("/api/v1/decisions/{id}", a.serve(a.decision))
 	mux.HandleFunc("/api/v1/pools/{pool}/timeline", a.serve(a.timeline))
 	mux.HandleFunc("/api/v1/pools/{pool}/{verb}", a.command)
+	a.routePages(mux)
 	mux.HandleFunc("/", a.serve(noSuchPath))
 	return http.MaxBytesHandler(guarded(mux), maxBody), nil
 }
@@ -112,7 +117,10 @@ func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
-		command := r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, "/api/v1/pools/")
+		w.Header().Set("Content-Security-Policy", contentPolicy)
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+		command := r.Method == http.MethodPost && (strings.HasPrefix(r.URL.Path, "/api/v1/pools/") || strings.HasPrefix(r.URL.Path, "/pools/") || r.URL.Path == "/logout")
 		if r.Method != http.MethodGet && r.Method != http.MethodHead && !command {
 			w.Header().Set("Allow", "GET, HEAD")
 			writeError(w, &Error{CodeMethod, "this path is read-only: use GET or HEAD"})
@@ -123,5 +131,5 @@ func guarded(next http.Handler) http.Handler {
 }
 
 func noSuchPath(r *http.Request) (any, error) {
-	return nil, fail(CodeNotFound, "no such path: %q; there are /healthz, /readyz, /metrics, /api/v1/status, /api/v1/decisions and /api/v1/decisions/{id}", r.URL.Path)
+	return nil, fail(CodeNotFound, "no such path: %q; there are /, /healthz, /readyz, /metrics, /api/v1/status, /api/v1/decisions and /api/v1/decisions/{id}", r.URL.Path)
 }

@@ -237,7 +237,7 @@ func TestBadRequests(t *testing.T) {
 		code   web.Code
 		says   string
 	}{
-		"/":                       {404, web.CodeNotFound, "/api/v1/status"},
+		"/nope":                   {404, web.CodeNotFound, "/api/v1/status"},
 		"/api/v2/status":          {404, web.CodeNotFound, "no such path"},
 		"/api/v1/decisions/":      {404, web.CodeNotFound, "no such path"},
 		"/api/v1/decisions/a/b":   {404, web.CodeNotFound, "no such path"},
