@@ -26,6 +26,8 @@ type Config struct {
 	Prometheus PrometheusConfig `mapstructure:"prometheus"`
 	History    HistoryConfig    `mapstructure:"history"`
 	Kubernetes KubernetesConfig `mapstructure:"kubernetes"`
+	// Notifications tell people of decisions.
+	Notifications []NotificationConfig `mapstructure:"notifications"`
 	// Pools are tuned independently of each other.
 	Pools []PoolConfig `mapstructure:"-"`
 }
@@ -270,7 +272,7 @@ func numberHook(from, to reflect.Type, value any) (any, error) {
 }
 
 func (c Config) validate() error {
-	errs := []error{c.Web.TLS.validate(), c.Log.validate(), c.Prometheus.Validate(), c.History.validate(), c.Kubernetes.validate()}
+	errs := []error{c.Web.TLS.validate(), c.Log.validate(), c.Prometheus.Validate(), c.History.validate(), c.Kubernetes.validate(), validateNotifications(c.Notifications, c.Pools)}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		errs = append(errs, fmt.Errorf("listen: %q is not host:port: %w", c.Listen, err))
 	}

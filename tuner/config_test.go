@@ -155,6 +155,12 @@ func TestLoadConfigErrors(t *testing.T) {
 		{"proxy", prometheus(`proxy: nobody`), `prometheus.proxy: "nobody"`},
 		{"concurrency", prometheus(`concurrency: -1`), "prometheus.concurrency: -1"},
 		{"header file", prometheus(`headerFiles: [secret]`), "prometheus.headerFiles[0]"},
+		{"notification without a name", "notifications: [{format: json, url: 'http://x'}]\n" + minimal, "notifications[0].name"},
+		{"format", "notifications: [{name: a, format: mail, url: 'http://x'}]\n" + minimal, `notifications[0].format: "mail"`},
+		{"no URL", "notifications: [{name: a, format: json}]\n" + minimal, "notifications[0].url: give either"},
+		{"kind of decision", "notifications: [{name: a, format: json, url: 'http://x', kinds: [party]}]\n" + minimal, `notifications[0].kinds: "party"`},
+		{"pool of a notification", "notifications: [{name: a, format: json, url: 'http://x', pools: [b]}]\n" + minimal, `there is no pool "b"`},
+		{"two targets of a name", "notifications: [{name: a, format: json, url: 'http://x'}, {name: a, format: slack, urlFile: f}]\n" + minimal, `notifications[1].name: "a" is there twice`},
 		{"header", strings.Replace(minimal, "9090\"", "9090\", headers: [\"secret\"]", 1), "prometheus.headers[0]"},
 		{"history", "history: {maxPerPool: 0}\n" + minimal, "history.maxPerPool: 0"},
 	} {

@@ -33,6 +33,7 @@ type controller struct {
 	log       []evidence
 	change    cusum
 	exposed   exposure
+	effect    effect
 
 	collapse []Sample // the incumbent's, in a row
 	shedAt   time.Time
@@ -146,6 +147,7 @@ func (c *controller) note(s Sample) {
 	for len(c.log) > 0 && (c.log[0].at.Before(oldest) || c.log[0].at.After(s.To)) {
 		c.log = c.log[1:]
 	}
+	c.effect.watch(s)
 }
 
 // blindness says why nothing can be decided on a sample; empty means it can.
@@ -153,6 +155,8 @@ func (c *controller) blindness(s Sample) string {
 	switch {
 	case s.why() != "":
 		return s.why()
+	case c.effect.why != "":
+		return c.effect.why
 	case c.settled.IsZero() && !c.inForce(s.Plugin) && s.To.Sub(c.awaited) > ackTimeout:
 		return unacknowledged(s, c.revision)
 	case c.incumbent.LoadPolicy == store.Adaptive && !s.Plugin.Adaptive:

@@ -65,6 +65,9 @@ func (c *controller) inTrial(o observation) action {
 	if s.why() != "" {
 		return c.trialBlind(s)
 	}
+	if c.effect.why != "" {
+		return c.finish(s, cancelled, nil, c.effect.why)
+	}
 	t.unknown = 0
 	if why := c.guardTrial(s); why != "" {
 		return c.finish(s, aborted, nil, why)

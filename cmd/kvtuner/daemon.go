@@ -17,6 +17,7 @@ import (
 	"github.com/kvtuner/kvtuner/store"
 	"github.com/kvtuner/kvtuner/tuner"
 	"github.com/kvtuner/kvtuner/tuner/connect"
+	"github.com/kvtuner/kvtuner/tuner/notify"
 	"github.com/kvtuner/kvtuner/tuner/web"
 )
 
@@ -42,6 +43,7 @@ type daemon struct {
 	lease    tuner.LeaseConfig
 	leads    atomic.Bool // while this process tunes
 	checks   []*poolCheck
+	notifier *notify.Notifier
 	history  *store.History
 	listener net.Listener
 	server   *http.Server
@@ -112,10 +114,15 @@ func (d *daemon) build(c tuner.Config, api *connect.Client) error {
 }
 
 func (d *daemon) buildTuners(c tuner.Config, api *connect.Client, r prometheus.Registerer) error {
+	var err error
+	d.notifier, err = notify.New(notify.Options{Targets: c.Notifications, Pause: pause, Logger: d.log, Registerer: r})
+	if err != nil {
+		return err
+	}
 	for _, p := range c.Pools {
 		o := tuner.Options{
 			Settings: p.Settings, Prometheus: api, QueryTimeout: c.Prometheus.Timeout,
-			Journal: d.history, Logger: d.log, Registerer: r,
+			Journal: d.notifier.Journal(d.history), Logger: d.log, Registerer: r,
 		}
 		t, err := d.buildTuner(p, o)
 		if err != nil {
@@ -198,6 +205,7 @@ func (d *daemon) tune(ctx context.Context) {
 		loops.Go(func() { d.checks[i].repeat(ctx, looks) })
 	}
 	loops.Go(func() { d.cluster.runReporters(ctx, d.ticks) })
+	loops.Go(func() { d.notifier.Run(ctx) })
 	loops.Wait()
 }
 

@@ -30,3 +30,13 @@ func tickAtOnce(ctx context.Context, interval time.Duration) <-chan time.Time {
 	}()
 	return out
 }
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -151,7 +151,7 @@ func (f *Fleet) arrive(id int32) {
 	q.arrived = f.now
 	q.replica = f.route(q)
 	f.decide(q)
-	if q.decision.Action == plugin.Load {
+	if f.deaf || q.decision.Action == plugin.Load {
 		f.startLookup(id)
 		return
 	}

@@ -40,6 +40,9 @@ type Options struct {
 	Start time.Time
 	// Cold starts with empty caches instead of warm ones.
 	Cold bool
+	// Deaf engines ignore that they are told not to load, as vLLM before 0.31 does:
+	// what the policy decides is counted, and every request restores.
+	Deaf bool
 }
 
 func (o Options) validate() error {
@@ -73,6 +76,7 @@ type Fleet struct {
 	start    time.Time
 	now      instant
 	policy   Policy
+	deaf     bool
 	profile  Profile
 	workload Workload
 
@@ -116,6 +120,7 @@ func New(o Options) (*Fleet, error) {
 		seed:     o.Seed,
 		start:    o.Start,
 		policy:   o.Policy,
+		deaf:     o.Deaf,
 		replicas: make([]replica, int(o.Scenario.Profile.Replicas)),
 		arrivals: newRandom(o.Seed, forArrivals),
 		choice:   newRandom(o.Seed, forPrefixes),

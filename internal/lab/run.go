@@ -44,6 +44,8 @@ type Run struct {
 	// when a tuned run is over, before it closes, if not nil. The tuner's own
 	// metrics are then scraped, too, as job "kvtuner".
 	Recorded func(*prom.Server, time.Time) error
+	// Deaf engines ignore the plugin's decisions; see fleet.Options.
+	Deaf bool
 	// Logger of the tuner; nil discards.
 	Logger *slog.Logger
 }
@@ -167,7 +169,7 @@ func (l *loop) open() error {
 		}
 		l.policy, decider = policy, policy
 	}
-	f, err := fleet.New(fleet.Options{Scenario: l.run.Phases[0].Scenario, Seed: l.run.Seed, Policy: decider, Start: epoch})
+	f, err := fleet.New(fleet.Options{Scenario: l.run.Phases[0].Scenario, Seed: l.run.Seed, Policy: decider, Start: epoch, Deaf: l.run.Deaf})
 	if err != nil {
 		return err
 	}
