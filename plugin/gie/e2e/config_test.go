@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,16 +91,18 @@ func TestConfigurations(t *testing.T) {
 	for name, test := range map[string]struct{ added, want string }{
 		"unknown field":  {", minReusable: 3", "minReusable"},
 		"probe fraction": {", probeFraction: 2", "probeFraction"},
-		"ConfigMap":      {", tuning: {configMap: {name: kv}}", "ConfigMap store"},
+		"two documents":  {", tuning: {configMap: {name: kv}, file: /x}", "tuning"},
 		"empty profile":  {", profile: ''", "profile"},
 	} {
 		t.Run("refuses "+name, func(t *testing.T) {
-			command := exec.Command(binary, "--pool-name", poolName, "--tracing=false",
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			command := exec.CommandContext(ctx, binary, "--pool-name", poolName, "--tracing=false",
 				"--config-text", strings.Replace(upstream, "%s", test.added, 1))
 			command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 			out, err := command.CombinedOutput()
 			var exit *exec.ExitError
-			if !errors.As(err, &exit) || !bytes.Contains(out, []byte(test.want)) {
+			if !errors.As(err, &exit) || ctx.Err() != nil || !bytes.Contains(out, []byte(test.want)) {
 				t.Errorf("ended with %v and without naming %q: %s", err, test.want, out)
 			}
 		})
