@@ -86,6 +86,9 @@ func writePool(w io.Writer, s web.PoolStatus) {
 	} else {
 		row("ready", "no: "+s.NotReady)
 	}
+	if s.Paused != nil {
+		row("paused", s.Paused.String())
+	}
 	if p := s.Proposal; p != nil {
 		row("proposal", fmt.Sprintf("%s of %s, until %s: %s", p.ID, p.Candidate, stamp(p.Until), p.Why))
 	}

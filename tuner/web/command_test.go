@@ -328,3 +328,28 @@ func TestTimelineOfAPool(t *testing.T) {
 		t.Errorf("of an unknown pool: %d", w.Code)
 	}
 }
+
+// Whatever a body holds, a command is either refused in one line of log, or is one
+// that a pool may accept.
+func FuzzCommandBody(f *testing.F) {
+	for _, body := range []string{`{}`, `{"for":"2h","reason":"x","by":"y"}`, `{"to":"initial"}`, `{"proposal":"p1"}`, `[`, "{\"reason\":\"\\u001b[2J\"}", `{"by":"\u202e"}`} {
+		f.Add("pause", body)
+		f.Add("revert", body)
+	}
+	f.Fuzz(func(t *testing.T, verb, body string) {
+		c := newControl(t, nil)
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		r.URL.Path = "/api/v1/pools/a/" + verb
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+aliceToken)
+		c.ServeHTTP(httptest.NewRecorder(), r)
+		for _, o := range c.pool.got {
+			if err := o.Validate(); err != nil {
+				t.Errorf("the pool got %+v: %v", o, err)
+			}
+		}
+		if strings.Count(c.log.String(), "\n") > 1 || strings.Contains(c.log.String(), aliceToken) {
+			t.Errorf("log: %s", c.log)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,6 +94,18 @@ func draw(points []tuner.Point, decisions []store.Decision, now time.Time) (band
 	}
 	axis[ticks-1] += " UTC"
 	return bands, axis
+}
+
+// present adds what is in force now to what the last sample saw.
+func present(points []tuner.Point, s PoolStatus, now time.Time) []tuner.Point {
+	if len(points) == 0 || s.Incumbent == nil || !now.After(points[len(points)-1].Time) {
+		return points
+	}
+	p := tuner.Point{Time: now, Arm: store.ArmBaseline, Params: *s.Incumbent}
+	if s.Trial != nil && s.Trial.Arm == store.ArmCandidate {
+		p.Arm, p.Params = store.ArmCandidate, s.Trial.Candidate
+	}
+	return append(slices.Clip(points), p)
 }
 
 func (c canvas) band(q quantity, points []tuner.Point) (b band, ok bool) {

@@ -115,7 +115,7 @@ func (a *api) drawPool(w http.ResponseWriter, r *http.Request, pool Pool) {
 	now := a.o.Now()
 	v := viewOf(s)
 	v.Trial, v.Proposal = trialOf(s), proposalOf(s, now)
-	v.Bands, v.Axis = draw(points, decisions, now)
+	v.Bands, v.Axis = draw(present(points, s, now), decisions, now)
 	for _, d := range decisions[:min(len(decisions), shownDecisions)] {
 		v.Decisions = append(v.Decisions, entryOf(d, now))
 	}

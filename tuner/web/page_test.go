@@ -72,7 +72,11 @@ func TestPagesSayWhatIsGoingOn(t *testing.T) {
 		"paused": {func(s *tuner.Status) {
 			s.Paused = &tuner.PauseStatus{Actor: "<alice>", Until: now, Reason: "x"}
 		}, []string{"Paused by &lt;alice&gt; until", `href="/pools/a/resume"`}},
-		"not ready":  {func(s *tuner.Status) { s.Error = "disk <full>" }, []string{"kvtuner is not tuning this pool", "Disk &lt;full&gt;"}},
+		"not ready": {func(s *tuner.Status) { s.Error = "disk <full>" }, []string{"kvtuner is not tuning this pool", "Disk &lt;full&gt;"}},
+		"paused in the dark": {func(s *tuner.Status) {
+			s.Paused, s.Error = &tuner.PauseStatus{Actor: "alice"}, "prometheus is down"
+			s.Preflight = []tuner.Finding{{Check: "prometheus", Found: "it <hangs>", Setting: "prometheus.url", Fix: "correct it"}}
+		}, []string{"Paused by alice until someone resumes it", "Prometheus is down.", "it &lt;hangs&gt;", "<code>prometheus.url</code>: correct it"}},
 		"not begun":  {func(s *tuner.Status) { *s = tuner.Status{Pool: "a", Mode: tuner.Observe} }, []string{"Waiting for the first step", "unknown"}},
 		"never load": {func(s *tuner.Status) { never := p(store.Never, 0); s.Incumbent = &never }, []string{"Never restore", "no limit"}},
 		"any":        {func(s *tuner.Status) { all := p(1, 0); s.Incumbent = &all }, []string{"Restore whatever is cached, however many requests wait"}},

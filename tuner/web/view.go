@@ -18,6 +18,7 @@ type poolView struct {
 	InForce, Tokens, Gate, Bounds      string
 	Facts                              []tuner.Setting
 	Actions                            []link
+	Amiss                              []tuner.Finding
 	Trial                              *trialView
 	Proposal                           *proposalView
 	Bands                              []band
@@ -42,7 +43,7 @@ func viewOf(s PoolStatus) poolView {
 		v.Tokens, v.Gate = tokenWords(s.Incumbent.MinExternalReusableTokens), gateWords(s.Incumbent.MaxWaitingRequests)
 	}
 	v.Facts = facts(s.Recent)
-	v.Actions = actions(s)
+	v.Actions, v.Amiss = actions(s), s.Preflight
 	return v
 }
 
@@ -54,7 +55,11 @@ func headline(s PoolStatus) (state, tone, head, detail string) {
 	}
 	switch {
 	case s.Paused != nil:
-		return "paused", "hold", sentence(s.Paused.String()) + ".", "In force meanwhile: " + now + "."
+		detail = "In force meanwhile: " + now + "."
+		if !s.Ready {
+			detail += " " + sentence(s.NotReady) + "."
+		}
+		return "paused", "hold", sentence(s.Paused.String()) + ".", detail
 	case !s.Ready:
 		return "not tuning", "stop", "kvtuner is not tuning this pool.", sentence(s.NotReady) + ". What is in force stays."
 	case s.Trial != nil:
