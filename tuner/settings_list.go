@@ -78,9 +78,11 @@ func display(name string, v reflect.Value) string {
 			windows = append(windows, fmt.Sprintf("%q for %v", w.Start, w.Duration))
 		}
 		return strings.Join(windows, ", ")
-	default:
-		return fmt.Sprint(value)
 	}
+	if v.Kind() == reflect.Slice || v.Kind() == reflect.Map { // whose elements can hold secrets
+		return fmt.Sprintf("%d, not shown", v.Len())
+	}
+	return fmt.Sprint(v.Interface())
 }
 
 func displayList(name string, values []string) string {

@@ -11,6 +11,7 @@ prometheus:
   url: "https://user:hunter2@prometheus:9090/base?token=hunter2"
   headers: ["X-Token: hunter2", "X-Scope-OrgID: hunter2"]
   proxy: "http://user:hunter2@proxy:3128"
+notifications: [{name: oncall, format: slack, url: "https://hooks.example/services/hunter2"}]
 pools:
 - {name: a, store: {file: a.json}, guard: {ttft: 10s}}
 - {name: b, store: {file: b.json}, schedule: {windows: [{start: "0 1 * * *", duration: 4h}]}}
@@ -28,6 +29,7 @@ pools:
 	for name, want := range map[string]string{
 		"name": "b", "guard.ttft": "5s", "initial": "1024+8", "bounds.minExternalReusableTokens.max": "inf",
 		"schedule.windows": `"0 1 * * *" for 4h0m0s`, "listen": "127.0.0.1:9095", "log.level": "info", "store.file": "b.json",
+		"notifications":      "1, not shown",
 		"prometheus.headers": "X-Token: (hidden), X-Scope-OrgID: (hidden)",
 		"prometheus.url":     "https://(hidden)@prometheus:9090/base?(hidden)",
 	} {
