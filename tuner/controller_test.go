@@ -50,7 +50,8 @@ func (w *world) sample() Sample {
 	const seconds, requests = 15, 300
 	e2e := w.e2e(p, w.now.Sub(noon)) * math.Exp(w.noise*w.rng.NormFloat64())
 	s := Sample{From: w.now.Add(-seconds * time.Second), To: w.now, State: OK, Signals: Signals{
-		Seconds: seconds, Requests: requests, E2ESeconds: requests * e2e, FirstTokens: requests, TTFTSeconds: 0.1 * requests * e2e,
+		CopySeconds: 1, // engines do restore
+		Seconds:     seconds, Requests: requests, E2ESeconds: requests * e2e, FirstTokens: requests, TTFTSeconds: 0.1 * requests * e2e,
 		WithinSLO: requests, HasSLO: true, Prompt: 1000 * requests, RunningSeconds: 60 * seconds, Engines: 4,
 	}}
 	s.Plugin = PluginSample{State: OK, Replicas: 1, Oldest: w.revision, Newest: w.revision, Adaptive: true, Loads: 100, Recomputes: 200, GateStops: 20}

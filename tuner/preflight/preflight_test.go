@@ -27,8 +27,6 @@ func TestHealthySetUp(t *testing.T) {
 	}
 }
 
-func metrics(preset string) tuner.Metrics { return tuner.Metrics{Preset: preset} }
-
 // Each broken set-up, by the check that finds it.
 func TestBrokenSetUps(t *testing.T) {
 	for _, tc := range []struct {
