@@ -158,7 +158,7 @@ func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interva
 		return t.lookAtPredicted(seen, c)
 	}
 	switch {
-	case i.High < 0 && i.Estimate <= -c.MinEffect:
+	case i.High < 0 && i.Estimate <= -c.MinEffect && t.bracketed(c):
 		return better, &i
 	case i.Low > -c.MinEffect, t.pairDone() && t.undecidable(seen, c):
 		return noDifference, &i
@@ -203,6 +203,22 @@ func (t *switchback) blockFull() bool {
 // complete enough to be judged.
 func (t *switchback) pairDone() bool {
 	return !t.onCandidate && t.candidateBlocks() >= 1 && len(t.blocks[len(t.blocks)-1].logCosts) >= minBlockSamples
+}
+
+// bracketed tells that the candidate's last block is better than the incumbent's
+// after it, too. A workload that changes with the first switch looks like the
+// greatest of gains otherwise. A shed does not wait for that: going back would be
+// going back into the collapse.
+func (t *switchback) bracketed(c Trial) bool {
+	if t.proposal.origin == fromShed {
+		return true
+	}
+	if !t.pairDone() {
+		return false
+	}
+	n := len(t.blocks)
+	candidate, after := t.blocks[n-2].logCosts, t.blocks[n-1].logCosts
+	return len(candidate) > 0 && mean(after)-mean(candidate) >= c.MinEffect
 }
 
 // undecidable tells that the trial would end undecided even if the estimate
