@@ -104,9 +104,9 @@ func choice(name, label, query string) *dashboard.QueryVariableBuilder {
 func annotations() []cog.Builder[dashboard.AnnotationQuery] {
 	return []cog.Builder[dashboard.AnnotationQuery]{
 		event("Moves", "blue", "move|recover|drift"),
-		event("Rollbacks and aborts", "orange", "rollback|abort"),
+		event("Rollbacks and aborts", "orange", "rollback|abort|revert"),
 		event("Restores stopped", "red", "shed"),
-		event("Tuning paused or resumed", "purple", "hold|resume"),
+		event("Tuning paused or resumed", "purple", "hold|pause|resume"),
 	}
 }
 
