@@ -59,6 +59,7 @@ tell it what to do.
 	root.SetFlagErrorFunc(suggestFlag)
 	root.AddCommand(
 		newRunCommand(),
+		newReplayCommand(),
 		newCheckCommand(),
 		newStatusCommand(),
 		newHistoryCommand(),
