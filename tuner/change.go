@@ -18,6 +18,41 @@ const (
 	cusumLearn     = 24
 )
 
+// workload is what the requests are, whatever the parameters do to them: logs of
+// prompt tokens a request and of requests in flight an engine.
+type workload [2]float64
+
+const inFlight = 1 // its place in a workload
+
+// workloadRadius is the distance at which two workloads differ: a factor of 1.65
+// in one coordinate. Bursts within a block stay below it.
+const workloadRadius = 0.5
+
+func workloadOf(s Signals) (workload, bool) {
+	if s.Requests <= 0 || s.Prompt <= 0 || s.Engines == 0 || s.InFlight() <= 0 {
+		return workload{}, false
+	}
+	return workload{math.Log(s.Prompt / s.Requests), math.Log(s.InFlight() / float64(s.Engines))}, true
+}
+
+func (w workload) distance(o workload) float64 { return math.Hypot(w[0]-o[0], w[1]-o[1]) }
+
+// workloadMoved tells that the requests are not those for which the search has
+// learned what it knows. It notices in one block what the cost may show late.
+func (c *controller) workloadMoved() bool {
+	block := c.recent(c.settings.blockSamples())
+	now, ok := workloadOf(total(block))
+	if !ok || len(block) < c.settings.blockSamples() || !c.settings.has(ChangeDetection) {
+		return false
+	}
+	known := c.climber.Workload
+	if known == nil {
+		c.climber.Workload = &now
+		return false
+	}
+	return known.distance(now) > workloadRadius
+}
+
 // cusum notices that the incumbent's cost has left its band.
 type cusum struct {
 	learned   []float64

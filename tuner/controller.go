@@ -120,13 +120,29 @@ func (c *controller) next(o observation) action {
 	if !o.open {
 		return action{}
 	}
-	if c.settings.has(ChangeDetection) && c.change.add(math.Log(cost)) && !c.wasBestBefore(s) {
-		return c.wake(s)
+	if a, woken := c.notices(s, math.Log(cost)); woken {
+		return a
 	}
 	if !o.room || s.To.Before(c.cooldown) || len(c.history) < minBlockSamples {
 		return action{}
 	}
 	return c.propose(s)
+}
+
+// notices that the cost or the workload has changed, and starts the search over.
+func (c *controller) notices(s Sample, logCost float64) (action, bool) {
+	costMoved := c.settings.has(ChangeDetection) && c.change.add(logCost)
+	workloadMoved := c.workloadMoved()
+	switch {
+	case !costMoved && !workloadMoved:
+		return action{}, false
+	case c.wasBestBefore(s):
+		c.climber.Workload = nil
+		return action{}, false
+	case workloadMoved:
+		return c.wake(s, "the workload has changed: other prompts or another number of requests in flight; the search starts over"), true
+	}
+	return c.wake(s, "the incumbent's cost has left its band: the workload or the fleet has changed, and the search starts over"), true
 }
 
 // wasBestBefore tells that the workload in view is one for which the search has
@@ -272,10 +288,10 @@ func (c *controller) logCosts(samples []Sample) []float64 {
 }
 
 // wake starts the search over: the workload or the fleet has changed.
-func (c *controller) wake(s Sample) action {
+func (c *controller) wake(s Sample, why string) action {
 	c.climber.wake(c.settings.Search, s.To)
 	c.history, c.orders.offer = nil, nil
-	return c.decide(store.KindWake, s, c.incumbent, "the incumbent's cost has left its band: the workload or the fleet has changed, and the search starts over")
+	return c.decide(store.KindWake, s, c.incumbent, why)
 }
 
 // propose looks for a candidate and starts its trial.

@@ -72,6 +72,9 @@ func (c *controller) inTrial(o observation) action {
 	if why := c.guardTrial(s); why != "" {
 		return c.finish(s, aborted, nil, why)
 	}
+	if s.State == OK && c.settings.has(ChangeDetection) && t.workloadMoved(s.Signals) {
+		return c.outdated(s)
+	}
 	if !c.trialInForce(s) && !t.acked.IsZero() { // a replica has restarted
 		t.acked, t.switched = time.Time{}, s.To
 	}
@@ -83,6 +86,16 @@ func (c *controller) inTrial(o observation) action {
 	}
 	c.judge(s)
 	return c.afterSample(s)
+}
+
+// outdated ends a trial under which the workload has changed, and starts the search
+// over at once: nothing it knew is about these requests.
+func (c *controller) outdated(s Sample) action {
+	cooldown := c.cooldown
+	a := c.finish(s, cancelled, nil, "the workload has changed: other prompts or another number of requests in flight")
+	c.cooldown = cooldown
+	c.climber.wake(c.settings.Search, s.To)
+	return a
 }
 
 // incumbentCollapsed ends a trial whose incumbent collapses in its own block, so

@@ -36,10 +36,11 @@ type switchback struct {
 	judged  map[store.Arm]int
 	samples []store.Sample
 
-	fullBlock int  // samples in the judged part of a block
-	prolonged bool // the candidate's first block
-	unknown   int  // in a row
-	regressed int  // in a row
+	fullBlock int       // samples in the judged part of a block
+	latest    []Signals // of the present block, minBlockSamples at most
+	prolonged bool      // the candidate's first block
+	unknown   int       // in a row
+	regressed int       // in a row
 }
 
 // verdict of a trial, or of a look at one.
@@ -76,8 +77,29 @@ func (t *switchback) candidateBlocks() int {
 // begin the next block on the other arm.
 func (t *switchback) begin(candidate bool, now time.Time) {
 	t.onCandidate, t.since, t.switched, t.acked = candidate, now, now, time.Time{}
-	t.unknown, t.regressed = 0, 0
+	t.unknown, t.regressed, t.latest = 0, 0, nil
 	t.blocks = append(t.blocks, block{candidate: candidate})
+}
+
+// workloadMoved tells that the requests are no longer those of before the trial,
+// so that its blocks cannot be compared. Requests in flight count for the
+// incumbent's blocks alone: a candidate may change them itself.
+func (t *switchback) workloadMoved(s Signals) bool {
+	t.latest = append(t.latest, s)
+	t.latest = t.latest[max(0, len(t.latest)-minBlockSamples):]
+	sum := Signals{}
+	for _, l := range t.latest {
+		sum = sum.plus(l)
+	}
+	before, known := workloadOf(t.before)
+	now, ok := workloadOf(sum)
+	if !known || !ok || len(t.latest) < minBlockSamples {
+		return false
+	}
+	if t.onCandidate {
+		now[inFlight] = before[inFlight]
+	}
+	return now.distance(before) > workloadRadius
 }
 
 // judge adds a sample of the present block that lies beyond its washout.
