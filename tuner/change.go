@@ -18,40 +18,43 @@ const (
 	cusumLearn     = 24
 )
 
-// workload is what the requests are, whatever the parameters do to them: logs of
-// prompt tokens a request and of requests in flight an engine.
-type workload [2]float64
+// promptRatio is the factor between two mean prompt lengths at which the requests
+// are another workload. How many are in flight does not count: that changes with
+// each burst, and with the parameters.
+const promptRatio = 1.4
 
-const inFlight = 1 // its place in a workload
-
-// workloadRadius is the distance at which two workloads differ: a factor of 1.65
-// in one coordinate. Bursts within a block stay below it.
-const workloadRadius = 0.5
-
-func workloadOf(s Signals) (workload, bool) {
-	if s.Requests <= 0 || s.Prompt <= 0 || s.Engines == 0 || s.InFlight() <= 0 {
-		return workload{}, false
+// otherWorkload tells that the prompts of two stretches differ, as far as both are
+// known from at least so many requests.
+func otherWorkload(a, b Signals, least float64) bool {
+	if a.Requests < least || b.Requests < least || a.Prompt <= 0 || b.Prompt <= 0 {
+		return false
 	}
-	return workload{math.Log(s.Prompt / s.Requests), math.Log(s.InFlight() / float64(s.Engines))}, true
+	ratio := (a.Prompt / a.Requests) / (b.Prompt / b.Requests)
+	return ratio > promptRatio || ratio < 1/promptRatio
 }
-
-func (w workload) distance(o workload) float64 { return math.Hypot(w[0]-o[0], w[1]-o[1]) }
 
 // workloadMoved tells that the requests are not those for which the search has
 // learned what it knows. It notices in one block what the cost may show late.
 func (c *controller) workloadMoved() bool {
 	block := c.recent(c.settings.blockSamples())
-	now, ok := workloadOf(total(block))
-	if !ok || len(block) < c.settings.blockSamples() || !c.settings.has(ChangeDetection) {
+	if len(block) < c.settings.blockSamples() || !c.settings.has(ChangeDetection) {
 		return false
 	}
-	known := c.climber.Workload
-	if known == nil {
-		c.climber.Workload = &now
+	now := total(block)
+	if c.climber.Known == nil {
+		c.climber.Known = &prompts{Requests: now.Requests, Tokens: now.Prompt}
 		return false
 	}
-	return known.distance(now) > workloadRadius
+	return otherWorkload(c.climber.Known.signals(), now, float64(c.settings.Trial.MinRequests))
 }
+
+// prompts of the workload for which a search has learned what it knows.
+type prompts struct {
+	Requests float64 `json:"requests"`
+	Tokens   float64 `json:"tokens"`
+}
+
+func (p prompts) signals() Signals { return Signals{Requests: p.Requests, Prompt: p.Tokens} }
 
 // cusum notices that the incumbent's cost has left its band.
 type cusum struct {

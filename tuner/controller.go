@@ -137,10 +137,10 @@ func (c *controller) notices(s Sample, logCost float64) (action, bool) {
 	case !costMoved && !workloadMoved:
 		return action{}, false
 	case c.wasBestBefore(s):
-		c.climber.Workload = nil
+		c.climber.Known = nil
 		return action{}, false
 	case workloadMoved:
-		return c.wake(s, "the workload has changed: other prompts or another number of requests in flight; the search starts over"), true
+		return c.wake(s, "the workload has changed: longer or shorter prompts; the search starts over"), true
 	}
 	return c.wake(s, "the incumbent's cost has left its band: the workload or the fleet has changed, and the search starts over"), true
 }

@@ -72,7 +72,7 @@ func (c *controller) inTrial(o observation) action {
 	if why := c.guardTrial(s); why != "" {
 		return c.finish(s, aborted, nil, why)
 	}
-	if s.State == OK && c.settings.has(ChangeDetection) && t.workloadMoved(s.Signals) {
+	if s.State == OK && c.settings.has(ChangeDetection) && t.workloadMoved(s.Signals, float64(c.settings.Trial.MinRequests)) {
 		return c.outdated(s)
 	}
 	if !c.trialInForce(s) && !t.acked.IsZero() { // a replica has restarted
@@ -92,7 +92,7 @@ func (c *controller) inTrial(o observation) action {
 // over at once: nothing it knew is about these requests.
 func (c *controller) outdated(s Sample) action {
 	cooldown := c.cooldown
-	a := c.finish(s, cancelled, nil, "the workload has changed: other prompts or another number of requests in flight")
+	a := c.finish(s, cancelled, nil, "the workload has changed: longer or shorter prompts")
 	c.cooldown = cooldown
 	c.climber.wake(c.settings.Search, s.To)
 	return a

@@ -41,8 +41,8 @@ type climber struct {
 	Tried map[store.Params]failed `json:"-"`
 	// ExploreAt is when the next trial that no evidence asked for may start.
 	ExploreAt time.Time `json:"exploreAt"`
-	// Workload for which all this was learned, nil until it has been seen.
-	Workload *workload `json:"workload,omitempty"`
+	// Known are the prompts for which all this was learned, nil until seen.
+	Known *prompts `json:"known,omitempty"`
 	// Resting: every neighbour was tried or is pointless, until ExploreAt.
 	Resting bool `json:"resting"`
 }
@@ -402,7 +402,7 @@ func (c *climber) failedRecently(p store.Params, now time.Time) bool {
 // succeeded follows a move: keep walking that way, with a longer step.
 func (c *climber) succeeded(p proposal, s Search, now time.Time) {
 	clear(c.Tried)
-	c.Resting, c.ExploreAt, c.Workload = false, now, nil
+	c.Resting, c.ExploreAt, c.Known = false, now, nil
 	if p.origin == fromClimb {
 		d := p.direction
 		c.Last = &d

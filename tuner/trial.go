@@ -82,24 +82,15 @@ func (t *switchback) begin(candidate bool, now time.Time) {
 }
 
 // workloadMoved tells that the requests are no longer those of before the trial,
-// so that its blocks cannot be compared. Requests in flight count for the
-// incumbent's blocks alone: a candidate may change them itself.
-func (t *switchback) workloadMoved(s Signals) bool {
+// so that its blocks cannot be compared.
+func (t *switchback) workloadMoved(s Signals, least float64) bool {
 	t.latest = append(t.latest, s)
 	t.latest = t.latest[max(0, len(t.latest)-minBlockSamples):]
 	sum := Signals{}
 	for _, l := range t.latest {
 		sum = sum.plus(l)
 	}
-	before, known := workloadOf(t.before)
-	now, ok := workloadOf(sum)
-	if !known || !ok || len(t.latest) < minBlockSamples {
-		return false
-	}
-	if t.onCandidate {
-		now[inFlight] = before[inFlight]
-	}
-	return now.distance(before) > workloadRadius
+	return len(t.latest) == minBlockSamples && otherWorkload(t.before, sum, least)
 }
 
 // judge adds a sample of the present block that lies beyond its washout.
