@@ -58,6 +58,19 @@ func (e exposure) until(now time.Time) exposure {
 	return e
 }
 
+// late adds what a candidate ran on after the decision to end its block, until the
+// next document was written or it expired.
+func (e exposure) late(decided time.Time, was, is *store.Document, now time.Time) exposure {
+	ran := func(d *store.Document) bool { return d.Trial != nil && d.Trial.Assignment.Mode != store.AssignNone }
+	if !ran(was) || ran(is) {
+		return e
+	}
+	if to := sooner(was.Trial.ExpiresAt, now); decided.Before(to) {
+		return e.add(decided, to)
+	}
+	return e
+}
+
 // left adds the candidate that an earlier tuner left in force.
 func (e exposure) left(d *store.Document, now time.Time) exposure {
 	t := d.Trial

@@ -302,6 +302,7 @@ func (t *Tuner) write(ctx context.Context, next *store.Document, now time.Time) 
 // for brings new costs only, and leaves the parameters in force.
 func (t *Tuner) accept(d *store.Document, now time.Time) {
 	t.control.orders.follow(t.document.Baseline, d.Baseline)
+	t.control.exposed = t.control.exposed.late(t.since, t.document, d, now)
 	if t.pending.change == nil {
 		t.control.revision = d.Revision
 	} else {

@@ -554,6 +554,26 @@ func TestExposureIsNotForgotten(t *testing.T) {
 	}
 }
 
+// A candidate runs on while its end cannot be published.
+func TestExposureWhileTheStoreIsFull(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(1)
+	f.startTrial()
+	begun := f.now
+	f.docs.swapErr = errors.New("disk is full")
+	for f.step() == nil {
+	}
+	for range 8 {
+		_ = f.step()
+	}
+	f.docs.swapErr = nil
+	f.steps(1)
+	want := sooner(f.now, begun.Add(f.tuner.o.Settings.trialLease())).Sub(begun).Seconds()
+	if got := f.tuner.control.exposed.share(f.now) * exposureWindow.Seconds(); math.Abs(got-want) > 1 {
+		t.Errorf("%v s are booked, want %v", got, want)
+	}
+}
+
 // A candidate that a killed tuner left in force has run, too.
 func TestExposureOfATrialLeftBehind(t *testing.T) {
 	f := newFixture(t, nil)
