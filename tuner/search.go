@@ -121,9 +121,10 @@ func (s searcher) fromCurves(c *climber, v view) (proposal, bool) {
 	}
 	best := all[0]
 	// A nearer one with much of the gain goes first: restores slow each other, so
-	// that after the first step the curves are not the same.
+	// that after the first step the curves are not the same. Where nothing is
+	// restored yet, a strict gate sees to that (cautious).
 	for _, a := range all {
-		if a.gain >= nearer*best.gain && abs(a.direction.By) < abs(best.direction.By) {
+		if !v.dry() && a.gain >= nearer*best.gain && abs(a.direction.By) < abs(best.direction.By) {
 			best = a
 		}
 	}
