@@ -131,7 +131,7 @@ func (o Options) schedule(seed uint64) (out outcome) {
 	defer func() {
 		if r := recover(); r != nil {
 			w.watch.violate("nothing panics", "%v\n%s", r, debug.Stack())
-			out = outcome{violations: w.watch.violations, activity: w.watch.activity}
+			out = outcome{violations: w.watch.violations, activity: w.watch.activity, err: w.close()}
 		}
 	}()
 	err = errors.Join(w.live(), w.close())

@@ -93,9 +93,6 @@ type fault struct {
 	pick uint64
 }
 
-// over tells when the fault ends.
-func (f fault) over() time.Duration { return f.at + f.last }
-
 func (f fault) point() point { return points[f.pick%uint64(len(points))] }
 
 // jump is how far a clock goes: a second to a week, either way.

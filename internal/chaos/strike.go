@@ -122,7 +122,7 @@ func (w *world) lift(s *strike) error {
 // relieve ends everything that still goes wrong, as operators do in the end.
 func (w *world) relieve() error {
 	w.trace("calm: everything works again")
-	w.calm, w.waiting = true, nil
+	w.waiting = nil
 	for _, s := range w.active {
 		if err := w.lift(s); err != nil {
 			return err

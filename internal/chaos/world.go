@@ -37,7 +37,6 @@ type world struct {
 	active   []*strike
 	waiting  []fault
 	watch    *watch
-	calm     bool
 }
 
 // strike is a fault that has begun, and what it struck.
