@@ -23,3 +23,12 @@ func (p led) Obey(ctx context.Context, now time.Time, o tuner.Command) (tuner.Re
 	}
 	return p.Tuner.Obey(ctx, now, o)
 }
+
+// Status implements web.Pool.
+func (p led) Status() tuner.Status {
+	s := p.Tuner.Status()
+	if !p.leads.Load() && s.Error == "" {
+		s.Ready, s.Doing = false, "on standby: another replica holds the lease"
+	}
+	return s
+}

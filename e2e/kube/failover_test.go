@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -77,6 +79,24 @@ func (r *replica) said(s string) bool {
 	return strings.Contains(strings.Join(r.log, "\n"), s)
 }
 
+// address of its API.
+func (r *replica) address(t *testing.T) string {
+	t.Helper()
+	address := ""
+	eventually(t, "a replica's address", func(context.Context) bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		m := started.FindStringSubmatch(strings.Join(r.log, "\n"))
+		if m != nil {
+			address = "http://" + m[1]
+		}
+		return m != nil
+	})
+	return address
+}
+
+var started = regexp.MustCompile(`kvtuner started.* address=(\S+)`)
+
 func (r *replica) leads() bool { return r.said("this replica leads") }
 
 // leader of two replicas, and the other.
@@ -111,6 +131,9 @@ func TestFailover(t *testing.T) {
 		if second.leads() {
 			t.Fatalf("kill %d: both lead", n)
 		}
+		if ready := fetch(t, http.DefaultClient, second.address(t)+"/readyz"); !strings.Contains(ready, "on standby") {
+			t.Errorf("kill %d: the one that waits says %q", n, ready)
+		}
 		if err := first.cmd.Process.Signal(syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -142,6 +165,43 @@ func TestFailover(t *testing.T) {
 		t.Error("the Lease was lost rather than released")
 	}
 	checkReadable(t, ns)
+	checkDeletion(t, ns, second, reader)
+	checkOutage(t, second)
+}
+
+// checkDeletion: the Role forbids to make a ConfigMap, which is said; once there is
+// an empty one, the document is back in it, above the revision it had.
+func checkDeletion(t *testing.T, ns string, r *replica, reader *configmap.Reader) {
+	t.Helper()
+	before, err := reader.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := admin.CoreV1().ConfigMaps(ns)
+	if err := maps.Delete(t.Context(), "kvtuner-default", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the tuner to say what to make", func(context.Context) bool {
+		return r.said("kubectl create configmap -n " + ns + " kvtuner-default")
+	})
+	apply(t, ns, kustomized(t, "base"), false)
+	eventually(t, "the document in the new ConfigMap", func(ctx context.Context) bool {
+		d, err := reader.Load(ctx)
+		return err == nil && d.Baseline == before.Baseline && d.Revision > before.Revision
+	})
+}
+
+// checkOutage: a leader without the API server steps down, for another may lead.
+func checkOutage(t *testing.T, r *replica) {
+	t.Helper()
+	plane.stopAPIServer()
+	<-r.end
+	if !r.said("the Lease was lost") {
+		t.Error("it did not say why it ended")
+	}
+	if err := plane.startAPIServer(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // leave a trial that the dead leader has just begun.

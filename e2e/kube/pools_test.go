@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -96,7 +95,7 @@ func runPools(t *testing.T, ns, prometheus string) string {
 	t.Cleanup(func() { kill(cmd) })
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
-		if m := regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(lines.Text()); m != nil {
+		if m := started.FindStringSubmatch(lines.Text()); m != nil {
 			go func() {
 				for lines.Scan() { // so that it never waits for a reader
 				}
