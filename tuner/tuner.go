@@ -117,6 +117,7 @@ func (t *Tuner) step(ctx context.Context, now time.Time) error {
 	}
 	if now.Before(t.last) {
 		t.control.clockWentBack(now, t.last.Sub(now))
+		t.last = now // a step that ends early must not go back once more
 	}
 	if err := t.meetDocument(ctx, now); err != nil {
 		return err

@@ -51,7 +51,7 @@ func TestSeedsThatFoundBugs(t *testing.T) {
 	if !whole {
 		t.Skip("takes long under the race detector, which has nothing to find in it")
 	}
-	for _, seed := range []uint64{1, 12, 23, 26, 32, 37, 40, 74, 139, 199, 292, 340, 424, 425, 716} {
+	for _, seed := range []uint64{1, 12, 23, 26, 32, 37, 40, 74, 139, 199, 292, 340, 424, 425, 716, 1608} {
 		for _, v := range (Options{Disk: DefaultDisk}).schedule(seed).violations { // the share on disk is part of the seed
 			t.Errorf("seed %d after %s: %s: %s", v.Seed, v.After, v.Rule, v.Detail)
 		}
