@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -62,9 +65,19 @@ func TestManyPools(t *testing.T) {
 			t.Errorf("pool %s has taken no step for %v", name, measured)
 		}
 	}
-	t.Logf("%d pools: %.0f MiB resident, %.1f%% of a core, %.1f requests/s to Prometheus, %.1f/s to the API server", pools,
+	t.Logf("%d pools: %.0f MiB resident, %.1f%% of a core, %.1f requests/s to Prometheus; to the API server/s: %s", pools,
 		metric(t, address, "process_resident_memory_bytes")/(1<<20), 100*(metric(t, address, "process_cpu_seconds_total")-cpu)/measured.Seconds(),
-		float64(queries.Load()-asked)/measured.Seconds(), (apiRequests(t)-before)/measured.Seconds())
+		float64(queries.Load()-asked)/measured.Seconds(), rates(before, apiRequests(t), measured))
+}
+
+func rates(before, after map[string]float64, d time.Duration) string {
+	var all []string
+	for _, what := range slices.Sorted(maps.Keys(after)) {
+		if n := after[what] - before[what]; n > 0 {
+			all = append(all, fmt.Sprintf("%.1f %s", n/d.Seconds(), what))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 func poolName(n int) string { return fmt.Sprintf("pool-%03d", n) }
@@ -166,18 +179,19 @@ func sum(t *testing.T, exposition, name string) float64 {
 	return total
 }
 
-// apiRequests about ConfigMaps and Events so far.
-func apiRequests(t *testing.T) float64 {
+// apiRequests so far, by verb and resource.
+func apiRequests(t *testing.T) map[string]float64 {
 	t.Helper()
 	raw, err := admin.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	total := 0.0
+	labels := regexp.MustCompile(`^apiserver_request_total\{.*resource="(configmaps|events)".*verb="([A-Z]+)"`)
+	requests := map[string]float64{}
 	for line := range strings.Lines(string(raw)) {
-		if strings.HasPrefix(line, "apiserver_request_total{") && (strings.Contains(line, `resource="configmaps"`) || strings.Contains(line, `resource="events"`)) {
-			total += sum(t, line, "apiserver_request_total")
+		if m := labels.FindStringSubmatch(line); m != nil {
+			requests[m[2]+" "+m[1]] += sum(t, line, "apiserver_request_total")
 		}
 	}
-	return total
+	return requests
 }
