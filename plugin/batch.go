@@ -45,7 +45,7 @@ func (p *Policy) ObserveRunning(endpoint string, running int, at time.Time) {
 		return
 	}
 	e.batch.observe(taken, running)
-	if r := p.inForce.Load().rule; r != nil {
+	if r := p.inForce.Load().rule; r != nil && e.restores != nil {
 		e.restores.update(r, now)
 	}
 }

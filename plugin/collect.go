@@ -210,7 +210,7 @@ func (p *Policy) collectEndpoints(out sink, d *descs) {
 		out.gauge(d.average, e.gate.average(), name)
 		out.gauge(d.closed, bit(p.gated(limit, e, now)), name)
 		out.gauge(d.sampleAge, time.Duration(now-e.gate.at.Load()).Seconds(), name)
-		if s.rule != nil {
+		if s.rule != nil && e.restores != nil {
 			out.gauge(d.factor, e.restores.factor(), name)
 		}
 		out.counter(d.transitions, float64(e.closings.Load()), name, "closed")

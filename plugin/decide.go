@@ -27,11 +27,11 @@ func (p *Policy) Decide(r *Request) Decision {
 			d.computes = max(d.computes-tokens, 1)
 		}
 	}
-	if d.Action == Load && d.Evidence && !r.Unstreamed && e != nil && s.rule != nil {
-		d.restores, d.at = &e.restores, now
+	if d.Action == Load && d.Evidence && !r.Unstreamed && e != nil && e.restores != nil && s.rule != nil {
+		d.restores, d.at = e.restores, now
 		e.restores.pending.start(now)
 	}
-	p.metrics.count(e, arm, &d, !r.Unstreamed)
+	p.metrics.count(arm, &d, !r.Unstreamed)
 	return d
 }
 

@@ -27,9 +27,9 @@ const never = math.MinInt64
 //
 // One writer at a time, under mu; readers take no lock.
 type gate struct {
-	mu   sync.Mutex
 	at   atomic.Int64  // of the last sample; written after what depends on it
 	ewma atomic.Uint64 // bits of a float64
+	mu   sync.Mutex
 	shut [gateWords]atomic.Uint64
 }
 

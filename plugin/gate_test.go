@@ -139,7 +139,7 @@ func ewma(history []reading, halfLife time.Duration) float64 {
 func TestGateAnswersForEveryLimit(t *testing.T) {
 	d := decay{halfLife: float64(2 * time.Second), maxAge: int64(500 * time.Millisecond)}
 	rapid.Check(t, func(t *rapid.T) {
-		g := &newEndpoint(nil).gate
+		g := &newEndpoint(false).gate
 		limits := make([]relay, maxGateLimit)
 		for i := range limits {
 			limits[i].limit = i + 1

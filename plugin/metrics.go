@@ -3,6 +3,7 @@ package plugin
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,14 +34,16 @@ var (
 // vLLM's buckets of time to first token, so that both sides compare.
 var ttftBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
 
-// shards is how many copies of the per-decision counters there are, so that
-// cores do not wait for one another's cache lines.
+// shards is how many copies of the per-decision counters there are: one for each
+// core, so that cores do not wait for one another's cache lines. With more cores
+// some share one.
 const shards = 64
 
 // metrics are the series of one pool. Counters outlive policies and endpoints:
 // they never go down.
 type metrics struct {
 	shards           [shards]shard
+	idle             sync.Pool // of *shard; a core finds its own there again
 	next             atomic.Uint32
 	costs            [actions][costBuckets][costBuckets + 1]cost
 	ttft             [arms][actions]prometheus.Observer
@@ -53,7 +56,7 @@ type metrics struct {
 	policy           atomic.Pointer[Policy] // whose gauges are shown
 }
 
-// shard counts the decisions on some of the endpoints.
+// shard counts the decisions made on one core.
 type shard struct {
 	decisions [arms][reasons]atomic.Uint64
 	started   [actions][costBuckets]atomic.Uint64
@@ -89,6 +92,7 @@ func (m *metrics) addCost(d Decision, ttft time.Duration, computed int) {
 func newMetrics(pool string) *metrics {
 	labels := prometheus.Labels{"pool": pool}
 	m := &metrics{descs: newDescs(labels)}
+	m.idle.New = func() any { return &m.shards[m.next.Add(1)%shards] }
 	m.refusedSamples = m.counters(labels, "selective_kv_samples_refused_total", "Observations that were refused, by reason.", sampleReasons)
 	m.refusedDocuments = m.counters(labels, "selective_kv_documents_refused_total", "Parameter documents that were refused or could not be read, by reason.", documentReasons)
 	m.refusedBodies = m.counters(labels, "selective_kv_bodies_refused_total", "Request bodies left as they are because editing them would lose client data, by reason.", bodyReasons)
@@ -140,12 +144,10 @@ func register(m *metrics, r prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// shard hands out the shards in turn.
-func (m *metrics) shard() *shard { return &m.shards[m.next.Add(1)%shards] }
-
 // count counts one decision; timed says that its first token will be seen.
-func (m *metrics) count(e *endpoint, arm int, d *Decision, timed bool) {
-	s := m.shardOf(e)
+func (m *metrics) count(arm int, d *Decision, timed bool) {
+	s := m.idle.Get().(*shard)
+	defer m.idle.Put(s)
 	s.decisions[arm][d.Reason].Add(1)
 	if !d.Evidence {
 		return
@@ -158,12 +160,11 @@ func (m *metrics) count(e *endpoint, arm int, d *Decision, timed bool) {
 	}
 }
 
-// shardOf is the shard of an endpoint; nil is one that is not known.
-func (m *metrics) shardOf(e *endpoint) *shard {
-	if e == nil {
-		return &m.shards[0]
-	}
-	return e.shard
+// fellBack counts a request that could not be weighed by its cost.
+func (m *metrics) fellBack(why fallback) {
+	s := m.idle.Get().(*shard)
+	s.fallbacks[why].Add(1)
+	m.idle.Put(s)
 }
 
 func (m *metrics) bodyRefused(reason string) {

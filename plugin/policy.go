@@ -132,7 +132,7 @@ func (p *Policy) endpoint(name string, now int64) *endpoint {
 	if e := p.endpoints.get(name); e != nil {
 		return e
 	}
-	return p.endpoints.add(name, now, func() *endpoint { return newEndpoint(p.metrics.shard()) })
+	return p.endpoints.add(name, now, func() *endpoint { return newEndpoint(p.config.LoadPolicy == Adaptive) })
 }
 
 // Forget drops the state and the series of an endpoint that is gone.

@@ -78,7 +78,7 @@ var fallbackNames = [fallbacks]string{
 func (p *Policy) dearer(r *rule, e *endpoint, tokens int, now int64) bool {
 	dearer, why := p.judge(r, e, tokens, now)
 	if why != judged {
-		p.metrics.shardOf(e).fallbacks[why].Add(1)
+		p.metrics.fellBack(why)
 	}
 	return dearer
 }
