@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvtuner/kvtuner/internal/bench"
 	"github.com/kvtuner/kvtuner/internal/fleet"
@@ -88,6 +89,27 @@ func TestImproves(t *testing.T) {
 	}
 }
 
+// At 1K and 64 streams a restore slows nobody, so that every design sees that never
+// restoring is worse.
+func TestDesignsSeeAPlainEffect(t *testing.T) {
+	scenario, err := fleet.ByName("1k-c64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	never := store.Params{MinExternalReusableTokens: store.Never, MaxWaitingRequests: 8}
+	const lasts = 8 * time.Minute
+	for _, d := range []design{{"split", true, lasts / 2, time.Minute}, {"blocks", false, 2 * time.Minute, time.Minute}} {
+		got, err := tryOut(context.Background(), scenario, never, 1, d, lasts)
+		if err != nil || !(got > 0.02 && got < 0.2) {
+			t.Errorf("%s: effect %+.3f, %v", d.name, got, err)
+		}
+		same, err := tryOut(context.Background(), scenario, incumbent, 1, d, lasts)
+		if err != nil || !(math.Abs(same) < 0.03) {
+			t.Errorf("%s: a candidate like the incumbent has effect %+.3f, %v", d.name, same, err)
+		}
+	}
+}
+
 func TestOnce(t *testing.T) {
 	var o once[string, int]
 	n := 0
@@ -138,6 +160,7 @@ func TestPageAndPlots(t *testing.T) {
 		Recoveries: []Recovery{{Scenario: "slow", Policies: []RecoveryOfPolicy{{Policy: "tuned", Efficiency: []bench.Estimate{{Mean: 0.98}}}}}},
 		Worst:      []Worst{{Policy: placebo, Mean: -0.1, Least: -0.2}},
 		Stationary: []Stationary{{Scenario: "8k-c64", Policy: "tuned", Days: 1, TrialsPerHour: 0.25}},
+		Designs:    []Design{{Scenario: "8k-c64", True: bench.Estimate{Mean: -0.1}, Trials: []DesignOutcome{{Name: "blocks", Effect: bench.Estimate{Mean: -0.05, CI95: 0.01}}}}},
 		Ablations:  []Ablation{{Name: "without doubt", Effects: []AblationEffect{{Schedule: "shifting", Trials: 2}}}},
 	}
 	var b strings.Builder
@@ -145,7 +168,7 @@ func TestPageAndPlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| tuned | 0.990 ± 0.010 | 3.03", "| static:1024+8 | 0.950 ± 0.010", "| 0 min |", "-10.0%", "| 0.25 |", "without doubt | shifting",
+		"| tuned | 0.990 ± 0.010 | 3.03", "| static:1024+8 | 0.950 ± 0.010", "| 0 min |", "-10.0%", "-5.0% ± 1.0 (0.5)", "| 0.25 |", "without doubt | shifting",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page lacks %q:\n%s", want, b.String())

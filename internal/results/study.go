@@ -34,6 +34,7 @@ type Study struct {
 	Worst      []Worst      `json:"worst_five_minutes"`
 	Stationary []Stationary `json:"stationary"`
 	Ablations  []Ablation   `json:"ablations"`
+	Designs    []Design     `json:"designs"`
 }
 
 //go:embed schedules/*.yaml
@@ -50,7 +51,7 @@ func Run(ctx context.Context, o Options) (Study, error) {
 		measure func(context.Context) error
 	}{
 		{"schedules", s.runSchedules}, {"settled cells", s.runSettled}, {"recovery", s.runRecoveries},
-		{"worst five minutes", s.runWorst}, {"stationary days", s.runStationary}, {"ablations", s.runAblations},
+		{"worst five minutes", s.runWorst}, {"stationary days", s.runStationary}, {"ablations", s.runAblations}, {"designs", s.runDesigns},
 	} {
 		if err := part.measure(ctx); err != nil {
 			return Study{}, fmt.Errorf("measure %s: %w", part.what, err)
