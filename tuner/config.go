@@ -25,6 +25,7 @@ type Config struct {
 	Log        LogConfig        `mapstructure:"log"`
 	Prometheus PrometheusConfig `mapstructure:"prometheus"`
 	History    HistoryConfig    `mapstructure:"history"`
+	Tracing    TracingConfig    `mapstructure:"tracing"`
 	Kubernetes KubernetesConfig `mapstructure:"kubernetes"`
 	// Notifications tell people of decisions.
 	Notifications []NotificationConfig `mapstructure:"notifications"`
@@ -120,6 +121,7 @@ func setDefaults(v *viper.Viper) {
 	v.SetDefault("log.format", "text")
 	setPrometheusDefaults(v)
 	setKubernetesDefaults(v)
+	setTracingDefaults(v)
 	v.SetDefault("history.path", "kvtuner-history.db")
 	v.SetDefault("history.maxPerPool", 10000)
 	v.SetDefault("history.maxAge", "2160h")
@@ -272,7 +274,7 @@ func numberHook(from, to reflect.Type, value any) (any, error) {
 }
 
 func (c Config) validate() error {
-	errs := []error{c.Web.TLS.validate(), c.Log.validate(), c.Prometheus.Validate(), c.History.validate(), c.Kubernetes.validate(), validateNotifications(c.Notifications, c.Pools)}
+	errs := []error{c.Web.TLS.validate(), c.Log.validate(), c.Prometheus.Validate(), c.History.validate(), c.Kubernetes.validate(), c.Tracing.validate(), validateNotifications(c.Notifications, c.Pools)}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		errs = append(errs, fmt.Errorf("listen: %q is not host:port: %w", c.Listen, err))
 	}

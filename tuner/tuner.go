@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kvtuner/kvtuner/store"
 )
@@ -27,7 +29,7 @@ type Journal interface {
 	Append(store.Decision) error
 }
 
-// Options are what a Tuner needs. All fields are required.
+// Options are what a Tuner needs. All fields but Tracer are required.
 type Options struct {
 	Settings   Settings
 	Prometheus Prometheus
@@ -37,6 +39,9 @@ type Options struct {
 	Journal      Journal
 	Logger       *slog.Logger
 	Registerer   prometheus.Registerer
+	// Tracer opens a span for each step and its parts; nil opens none. It must not
+	// wait for whoever takes the spans.
+	Tracer trace.Tracer
 }
 
 // Tuner runs the loop of one pool. Step is called from one goroutine; Obey, Status
@@ -45,6 +50,7 @@ type Tuner struct {
 	o        Options
 	log      *slog.Logger
 	metrics  *metrics
+	tracer   tracer
 	observer *observer
 	calendar *calendar
 
@@ -86,7 +92,7 @@ func New(o Options) (*Tuner, error) {
 	m.setBounds(o.Settings.Bounds)
 	return &Tuner{
 		o: o, log: o.Logger.With("pool", o.Settings.Name), metrics: m, calendar: calendar,
-		turn:     make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), tracer: newTracer(o.Tracer, o.Settings),
 		observer: &observer{prom: timed{o.Prometheus, o.QueryTimeout}, settings: o.Settings},
 		status:   Status{Pool: o.Settings.Name, Mode: o.Settings.Mode},
 	}, nil
@@ -103,7 +109,9 @@ func (t *Tuner) Step(ctx context.Context, now time.Time) error {
 		return err
 	}
 	defer t.yield()
+	ctx, span := t.tracer.start(ctx, spanStep)
 	err := t.step(ctx, now)
+	end(span, err)
 	t.metrics.step(now, err)
 	t.report(now, err)
 	return err
@@ -138,10 +146,7 @@ func (t *Tuner) step(ctx context.Context, now time.Time) error {
 	if obeyed {
 		return nil // what the sample shows was in force before the command
 	}
-	pair := 2 * t.o.Settings.Trial.Block
-	if err := t.act(ctx, now, t.control.next(observation{
-		sample: sample, open: t.calendar.open(now), room: t.calendar.open(now.Add(pair)),
-	})); err != nil {
+	if err := t.act(ctx, now, t.decide(ctx, now, sample)); err != nil {
 		return err
 	}
 	return t.refreshCosts(ctx, now)
@@ -152,9 +157,22 @@ func (t *Tuner) step(ctx context.Context, now time.Time) error {
 func (t *Tuner) observe(ctx context.Context, now time.Time) (s Sample, obeyed bool) {
 	from, before := t.windowStart(now), t.obeyed
 	t.yield()
+	ctx, span := t.tracer.start(ctx, spanObserve)
 	s = t.observer.sample(ctx, from, now)
+	span.SetAttributes(attribute.String("kvtuner.sample", string(s.State)))
+	end(span, ctx.Err())
 	t.turn <- struct{}{}
 	return s, t.obeyed != before
+}
+
+// decide what a sample calls for.
+func (t *Tuner) decide(ctx context.Context, now time.Time, s Sample) action {
+	_, span := t.tracer.start(ctx, spanDecide)
+	defer span.End()
+	pair := 2 * t.o.Settings.Trial.Block
+	a := t.control.next(observation{sample: s, open: t.calendar.open(now), room: t.calendar.open(now.Add(pair))})
+	describe(a.decision, span)
+	return a
 }
 
 // windowStart is the end of the last window. After a pause, or a clock that
@@ -197,13 +215,20 @@ func (t *Tuner) prepare(now time.Time, a action) action {
 // change without a record must not exist. The exception is a change that only
 // takes a candidate away: harm ends first. What fails stays pending, and nothing
 // new is decided before it is done. It is not torn by a shutdown.
-func (t *Tuner) carryOut(ctx context.Context, now time.Time) error {
+func (t *Tuner) carryOut(ctx context.Context, now time.Time) (err error) {
 	if t.pending == (action{}) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
+	turn := trace.SpanFromContext(ctx)
+	ctx, span := t.tracer.start(ctx, spanPublish)
 	t.dropStaleTrial(now)
+	decision := t.pending.decision
+	defer func() {
+		describe(decision, span, turn)
+		end(span, err)
+	}()
 	steps := []func(context.Context, time.Time) error{t.recordPending, t.publishPending}
 	if t.onlyWithdraws() {
 		steps = []func(context.Context, time.Time) error{t.publishPending, t.recordPending}
@@ -296,6 +321,7 @@ func (t *Tuner) write(ctx context.Context, next *store.Document, now time.Time) 
 		return fmt.Errorf("publishing revision %d: %w", next.Revision, err)
 	}
 	t.accept(next, now)
+	tellRevision(ctx, next.Revision)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/model"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kvtuner/kvtuner/store"
 )
@@ -29,6 +30,7 @@ type fixture struct {
 	adjust   func(*Settings)
 	// uncounted pools have no cost counters.
 	uncounted bool
+	tracer    trace.Tracer
 }
 
 type memoryJournal struct {
@@ -122,7 +124,7 @@ func (f *fixture) restart() {
 	}
 	f.registry = prometheus.NewRegistry()
 	tuner, err := New(Options{Settings: s, Prometheus: f, QueryTimeout: time.Second, Documents: f.docs,
-		Journal: f.journal, Logger: slog.New(slog.DiscardHandler), Registerer: f.registry})
+		Journal: f.journal, Logger: slog.New(slog.DiscardHandler), Registerer: f.registry, Tracer: f.tracer})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -82,23 +82,35 @@ overridden by the environment: its path in upper case, dots as underscores, afte
 // configTable writes a row a setting.
 type configTable struct{ b *bytes.Buffer }
 
-// mapping writes the settings of a section. One without a comment of its own
-// belongs to the comment of the one before it.
-func (r configTable) mapping(node *yaml.Node, path, about string) {
+// mapping writes the settings of a section, under a row for what is said of the whole
+// section. A setting without a comment of its own belongs to the comment of the one
+// before it, or of the section, whose row is told.
+func (r configTable) mapping(node *yaml.Node, path, told string) {
 	for i := 0; i < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
-		if said := commentText(key.HeadComment); said != "" {
-			about = said
-		}
 		name := strings.TrimPrefix(path+"."+key.Value, ".")
-		switch {
-		case value.Kind == yaml.MappingNode && !isRange(value):
-			r.mapping(value, name, about)
-		case value.Kind == yaml.SequenceNode && len(value.Content) > 0:
-			r.mapping(value.Content[0], name+"[]", about)
-		default:
-			r.row(name, key, value, about)
+		section, list := value.Kind == yaml.MappingNode && !isRange(value), value.Kind == yaml.SequenceNode && len(value.Content) > 0
+		if list {
+			name += "[]"
 		}
+		about := commentText(key.HeadComment)
+		switch {
+		case about != "":
+			told = name
+		case told != "":
+			about = fmt.Sprintf("see `%s`", told)
+		}
+		switch {
+		case !section && !list:
+			r.row(name, standardOf(key, value), about)
+			continue
+		case told == name:
+			r.row(name, "", about)
+		}
+		if list {
+			value = value.Content[0]
+		}
+		r.mapping(value, name, told)
 	}
 }
 
@@ -106,11 +118,15 @@ func isRange(n *yaml.Node) bool {
 	return len(n.Content) == 4 && n.Content[0].Value == "min" && n.Content[2].Value == "max"
 }
 
-func (r configTable) row(name string, key, value *yaml.Node, about string) {
-	standard := fmt.Sprintf("`%s`", inline(value))
+// standardOf a setting is its default, which an example has not.
+func standardOf(key, value *yaml.Node) string {
 	if strings.Contains(value.LineComment+key.LineComment, "example") {
-		standard = "none"
+		return "none"
 	}
+	return fmt.Sprintf("`%s`", inline(value))
+}
+
+func (r configTable) row(name, standard, about string) {
 	about = strings.ReplaceAll(strings.ReplaceAll(about, "|", `\|`), "<", "&lt;")
 	fmt.Fprintf(r.b, "| `%s` | %s | %s |\n", name, standard, about)
 }

@@ -44,6 +44,7 @@ type daemon struct {
 	leads    atomic.Bool // while this process tunes
 	checks   []*poolCheck
 	notifier *notify.Notifier
+	spans    *spans
 	history  *store.History
 	listener net.Listener
 	server   *http.Server
@@ -62,15 +63,21 @@ func newDaemon(c tuner.Config, log *slog.Logger, t ticks) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	history, err := store.OpenHistory(store.HistoryOptions{
+	spans, err := newSpans(c.Tracing, log)
+	if err != nil {
+		return nil, usage(err)
+	}
+	d := &daemon{log: log, ticks: t, release: api.Close, cluster: k, lease: c.Kubernetes.Lease, spans: spans}
+	d.history, err = store.OpenHistory(store.HistoryOptions{
 		Path: c.History.Path, MaxPerPool: c.History.MaxPerPool, MaxAge: c.History.MaxAge,
 	})
 	if err != nil {
+		spans.close()
 		return nil, err
 	}
-	d := &daemon{log: log, ticks: t, history: history, release: api.Close, cluster: k, lease: c.Kubernetes.Lease}
 	if err := d.build(c, api); err != nil {
-		return nil, errors.Join(err, history.Close())
+		spans.close()
+		return nil, errors.Join(err, d.history.Close())
 	}
 	d.announce(c)
 	return d, nil
@@ -122,7 +129,7 @@ func (d *daemon) buildTuners(c tuner.Config, api *connect.Client, r prometheus.R
 	for _, p := range c.Pools {
 		o := tuner.Options{
 			Settings: p.Settings, Prometheus: api, QueryTimeout: c.Prometheus.Timeout,
-			Journal: d.notifier.Journal(d.history), Logger: d.log, Registerer: r,
+			Journal: d.notifier.Journal(d.history), Logger: d.log, Registerer: r, Tracer: d.spans.tracer(),
 		}
 		t, err := d.buildTuner(p, o)
 		if err != nil {
@@ -189,6 +196,7 @@ func (d *daemon) run(ctx context.Context) error {
 		stop()
 	}
 	errs = append(errs, <-tuned)
+	d.spans.close()
 	d.release()
 	d.cluster.close()
 	return errors.Join(append(errs, d.history.Close())...)

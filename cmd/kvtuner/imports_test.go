@@ -11,10 +11,10 @@ import (
 // others.
 var rules = map[string][]string{
 	"plugin":         {"/tuner", "/store/configmap", "/internal/", "/cmd/", "client_golang/api", "k8s.io/", "sigs.k8s.io/", "prometheus/prometheus"},
-	"plugin/adapter": {"/tuner", "/store/configmap", "/internal/", "/cmd/", "kvtuner/plugin/gie", "kvtuner/plugin/llmd", "client_golang/api", "k8s.io/", "prometheus/prometheus"},
+	"plugin/adapter": {"opentelemetry.io/otel/sdk", "/tuner", "/store/configmap", "/internal/", "/cmd/", "kvtuner/plugin/gie", "kvtuner/plugin/llmd", "client_golang/api", "k8s.io/", "prometheus/prometheus"},
 	"store":          {"/store/configmap", "/tuner", "/plugin", "/internal/", "/cmd/", "client_golang", "k8s.io/", "prometheus/prometheus"},
-	"tuner":          {"kvtuner/plugin", "/store/configmap", "/internal/", "/cmd/", "k8s.io/"},
-	"tuner/web":      {"kvtuner/plugin", "/store/configmap", "/internal/", "/cmd/", "k8s.io/"},
+	"tuner":          {"opentelemetry.io/otel/sdk", "kvtuner/plugin", "/store/configmap", "/internal/", "/cmd/", "k8s.io/"},
+	"tuner/web":      {"opentelemetry.io/otel/sdk", "kvtuner/plugin", "/store/configmap", "/internal/", "/cmd/", "k8s.io/"},
 	"internal/fleet": {"/tuner", "/store/configmap", "/cmd/", "internal/prom", "internal/lab"},
 	"internal/chaos": {"/cmd/", "internal/fleet", "internal/lab", "internal/prom"},
 	"internal/prom":  {"kvtuner/plugin", "kvtuner/store", "/tuner", "/cmd/"},

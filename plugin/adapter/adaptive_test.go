@@ -46,7 +46,7 @@ func TestRunningIsWeighed(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := newAdaptive(t)
 			tc.observe(f)
-			f.Decide(routed(true, external))
+			f.Decide(t.Context(), routed(true, external))
 			if f.decisions(tc.want) != 1 {
 				t.Errorf("not %v", tc.want)
 			}
@@ -74,7 +74,7 @@ func TestEndsWithoutFirstToken(t *testing.T) {
 			f.Routed(a, Load{Running: 4, At: f.clock})
 			r := routed(true, external)
 			r.Body["kv_transfer_params"] = map[string]any{"max_load_tokens": 0} // which the policy removes
-			f.Decide(r)
+			f.Decide(t.Context(), r)
 			tc.end(f, r)
 			f.clock = f.clock.Add(20 * time.Second)
 			f.Routed(a, Load{Running: 4, At: f.clock})

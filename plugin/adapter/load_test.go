@@ -68,7 +68,7 @@ func TestGateOpensWhenTheMetricVanishes(t *testing.T) {
 		f.clock = f.clock.Add(50 * time.Millisecond)
 		f.Scraped(a, long)
 	}
-	f.Decide(routed(false, external))
+	f.Decide(t.Context(), routed(false, external))
 	if f.decisions(plugin.ReasonQueueGate) != 1 {
 		t.Fatal("the gate is not closed")
 	}
@@ -76,7 +76,7 @@ func TestGateOpensWhenTheMetricVanishes(t *testing.T) {
 		f.clock = f.clock.Add(50 * time.Millisecond)
 		f.Scraped(a, scrape(t, "vllm:num_requests_running 9\n"))
 	}
-	f.Decide(routed(false, external))
+	f.Decide(t.Context(), routed(false, external))
 	if f.decisions(plugin.ReasonReusable) != 1 {
 		t.Error("the gate is still closed by a queue that nobody measures")
 	}
@@ -93,7 +93,7 @@ func TestRouted(t *testing.T) {
 	if got := f.counter(ewma, "endpoint", "llm/a"); got != 40 {
 		t.Errorf("average %g, want 40", got)
 	}
-	f.Decide(routed(false, external))
+	f.Decide(t.Context(), routed(false, external))
 	if f.decisions(plugin.ReasonQueueGate) != 1 {
 		t.Error("a long queue does not close the gate")
 	}
@@ -103,7 +103,7 @@ func TestRouted(t *testing.T) {
 	if got := f.counter(ewma, "endpoint", "llm/a"); got != 40 {
 		t.Errorf("average %g: fed twice", got)
 	}
-	f.Decide(routed(false, external))
+	f.Decide(t.Context(), routed(false, external))
 	if f.decisions(plugin.ReasonReusable) != 1 {
 		t.Error("the gate is still closed by a queue measured long ago")
 	}
@@ -156,7 +156,7 @@ func TestStuckIsNotFed(t *testing.T) {
 	for i := range 60 {
 		f.clock = f.clock.Add(300 * time.Millisecond)
 		f.Routed(a, Load{Waiting: 40, Running: i, At: f.clock})
-		f.Decide(routed(false, external))
+		f.Decide(t.Context(), routed(false, external))
 	}
 	if f.decisions(plugin.ReasonQueueGate) == 0 || f.decisions(plugin.ReasonReusable) == 0 || f.faults(FaultQueueStuck) == 0 {
 		t.Errorf("gate %g, reusable %g, stuck %g: want some of each",
@@ -172,7 +172,7 @@ func TestRemoval(t *testing.T) {
 	f.Scraped(b, text)
 	f.Removed(a)
 	f.Scraped(a, text) // a scrape that was under way
-	f.Decide(routed(false, little))
+	f.Decide(t.Context(), routed(false, little))
 	if got := f.counter(ewma); got != 7 {
 		t.Errorf("averages sum to %g, want that of b alone", got)
 	}

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"context"
 	"maps"
 
 	"github.com/kvtuner/kvtuner/plugin"
@@ -60,8 +61,9 @@ func (a *Adapter) Profile(primary string, ran func(profile string) bool) (profil
 	return primary, elsewhere
 }
 
-// Decide decides for a request and edits its body.
-func (a *Adapter) Decide(r *Request) {
+// Decide decides for a request and edits its body. The current span of ctx says
+// what was decided.
+func (a *Adapter) Decide(ctx context.Context, r *Request) {
 	effective := editable(r.Body) && !r.Coordinated
 	if len(r.Evidence.Prompts) > 0 {
 		r.Evidence.LoadTiers = plugin.LoadTiers(r.Body)
@@ -72,6 +74,7 @@ func (a *Adapter) Decide(r *Request) {
 		Unstreamed: !r.Streamed || !effective,
 		Evidence:   r.Evidence,
 	})
+	describe(ctx, decision)
 	edited, err := r.write(decision)
 	if r.Coordinated && edited {
 		a.Fault(FaultCoordinator)

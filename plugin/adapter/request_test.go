@@ -30,7 +30,7 @@ func TestDecide(t *testing.T) {
 				if rewritten {
 					r.Rewrite = func(edit func(map[string]any)) { edit(r.Body) }
 				}
-				f.Decide(r)
+				f.Decide(t.Context(), r)
 				if got := encoded(t, r.Body[fieldParams]); got != test.want {
 					t.Errorf("kv_transfer_params %s, want %s", got, test.want)
 				}
@@ -78,7 +78,7 @@ func TestRewrite(t *testing.T) {
 			}
 			told := 0
 			r.Rewrite = func(edit func(map[string]any)) { told++; edit(r.Body) }
-			f.Decide(r)
+			f.Decide(t.Context(), r)
 			if told != test.want {
 				t.Errorf("the framework was told of %d changes, want %d", told, test.want)
 			}
@@ -140,7 +140,7 @@ func TestCoordinator(t *testing.T) {
 			f := newFixture(t, threshold)
 			r := routed(true, test.evidence)
 			r.Coordinated = true
-			f.Decide(r)
+			f.Decide(t.Context(), r)
 			if got := f.faults(FaultCoordinator); got != test.want {
 				t.Errorf("counted %g times, want %g", got, test.want)
 			}
@@ -159,7 +159,7 @@ func TestInFlightBounds(t *testing.T) {
 		}
 	}
 	r := routed(true, little)
-	f.Decide(r)
+	f.Decide(t.Context(), r)
 	if f.inFlight.get(r.Key) != nil || f.faults(FaultFull) != 1 {
 		t.Error("remembered more than the bound, or did not count it")
 	}

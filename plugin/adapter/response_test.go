@@ -49,7 +49,7 @@ func TestResponses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, threshold)
 			r := routed(test.streamed, little)
-			f.Decide(r)
+			f.Decide(t.Context(), r)
 			f.respond(r, test.headers, test.parts)
 
 			started := f.counter("selective_kv_cost_started_total")
@@ -115,7 +115,7 @@ func TestReplacedByPlugin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, threshold)
 			r := routed(true, little)
-			f.Decide(r)
+			f.Decide(t.Context(), r)
 			r.Body = test.after(r.Body)
 			before := encoded(t, r.Body)
 			f.respond(r, stream, []part{{time.Second, silent}, {0, ended}})

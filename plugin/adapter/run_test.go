@@ -49,7 +49,7 @@ func TestParameters(t *testing.T) {
 		}
 		f.await(revision)
 	}
-	f.Decide(routed(false, little))
+	f.Decide(t.Context(), routed(false, little))
 	if f.decisions(plugin.ReasonReusable) != 1 {
 		t.Error("the document's parameters are not in force")
 	}
@@ -129,7 +129,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			for range 200 {
 				r := routed(true, little)
 				f.Routed(id, Load{Waiting: worker, At: f.clock})
-				f.Decide(r)
+				f.Decide(t.Context(), r)
 				f.Scraped(id, text)
 				f.ResponseHeader(r.Key, stream, r.Body)
 				f.ResponseBody(r.Key, silent)

@@ -12,7 +12,7 @@ import (
 
 // PreRequest decides for the endpoint that was chosen, and edits the body in
 // place: the framework marshals the payload after this hook.
-func (p *Plugin) PreRequest(_ context.Context, request *scheduling.LLMRequest, result *scheduling.SchedulingResult) {
+func (p *Plugin) PreRequest(ctx context.Context, request *scheduling.LLMRequest, result *scheduling.SchedulingResult) {
 	p.checkProducer.Do(p.requireProducer)
 	body, skipped := payload(request)
 	if skipped != adapter.SkipNone {
@@ -28,7 +28,7 @@ func (p *Plugin) PreRequest(_ context.Context, request *scheduling.LLMRequest, r
 	if m := endpoint.GetMetrics(); m != nil {
 		p.adapter.Routed(id, adapter.Load{Waiting: m.WaitingQueueSize, Running: m.RunningRequestsSize, At: m.UpdateTime})
 	}
-	p.adapter.Decide(&adapter.Request{
+	p.adapter.Decide(ctx, &adapter.Request{
 		Key:         request,
 		ID:          request.RequestId,
 		Endpoint:    id,

@@ -13,7 +13,7 @@ import (
 
 // PreRequest decides for the endpoint that was chosen, and edits the body before
 // the framework sends it. It never returns an error: that would fail the request.
-func (p *Plugin) PreRequest(_ context.Context, request *scheduling.InferenceRequest, result *scheduling.SchedulingResult) error {
+func (p *Plugin) PreRequest(ctx context.Context, request *scheduling.InferenceRequest, result *scheduling.SchedulingResult) error {
 	body, skipped := payload(request)
 	if skipped != adapter.SkipNone {
 		p.adapter.Skip(skipped)
@@ -28,7 +28,7 @@ func (p *Plugin) PreRequest(_ context.Context, request *scheduling.InferenceRequ
 	if m := endpoint.GetMetrics(); m != nil {
 		p.adapter.Routed(id, adapter.Load{Waiting: m.WaitingQueueSize, Running: m.RunningRequestsSize, At: m.UpdateTime})
 	}
-	p.adapter.Decide(&adapter.Request{
+	p.adapter.Decide(ctx, &adapter.Request{
 		Key:         request,
 		ID:          request.RequestID,
 		Endpoint:    id,
