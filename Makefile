@@ -6,7 +6,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 PACKAGES    := ./...
 KUBERNETES  := 1.35.3
 
-.PHONY: chaos help demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-web e2e-gie e2e-kube lint-kube e2e-llmd fuzz bin/llmd.mod
+.PHONY: chaos help pictures demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-web e2e-gie e2e-kube lint-kube e2e-llmd fuzz bin/llmd.mod
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ bench: ## decision cost, then policies against each other on the simulated fleet
 
 chaos: ## a fault campaign: everything around the tuner breaks: make chaos SCHEDULES=10000
 	$(GO) run ./cmd/kvtuner chaos --schedules $(or $(SCHEDULES),1000) --progress
+
+pictures: ## docs/demo.png and docs/img/dashboard-*.png anew, with headless Chromium
+	docs/picture
 
 e2e: ## the daemon as a process, against a live Prometheus API and a plugin that watches its file
 	$(GO) test -count=1 -tags e2e ./cmd/kvtuner -run TestE2E -v
