@@ -2,11 +2,16 @@ package preflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/prometheus/common/model"
+
+	"github.com/kvtuner/kvtuner/store"
+	"github.com/kvtuner/kvtuner/tuner"
 )
 
 // series of the plugin that are told apart by nothing but the pool.
@@ -78,12 +83,40 @@ func readSource(ctx context.Context, p *probe) {
 	case !ok:
 	case len(rows) == 0:
 		p.fine("all replicas have seen one")
+	case p.unwritten(ctx):
+		readStatic(ctx, p)
 	case slices.Contains(values(rows, "source"), "config"):
 		p.fail(remedy{"", "set tuning.file, or tuning.configMap, in the plugin's configuration to the document that store names; there is none before mode enforce writes the first"},
 			"replica(s) %s go by their static configuration: they have seen no document", some(values(rows, model.LabelName(p.Settings.ReplicaLabel))))
 	default:
 		p.warn(remedy{"store", "see whether the tuner runs, and whether both name the same document"}, "replica(s) %s dropped a trial by its expiry and have seen no document since", some(values(rows, model.LabelName(p.Settings.ReplicaLabel))))
 	}
+}
+
+// unwritten tells that there is no document yet, because mode observe writes none.
+func (p *probe) unwritten(ctx context.Context) bool {
+	_, err := p.Documents.Load(ctx)
+	return p.Settings.Mode == tuner.Observe && errors.Is(err, store.ErrNotFound)
+}
+
+// readStatic compares what the plugin's own configuration has in force with what the
+// tuner takes it to be, as long as there is no document.
+func readStatic(ctx context.Context, p *probe) {
+	rows, ok := p.ask(ctx, "max by (name) (%s)", p.plugin("parameter", `arm="baseline"`))
+	if !ok {
+		return
+	}
+	initial, now := p.Settings.Initial, byLabel(rows, "name")
+	tokens := float64(initial.MinExternalReusableTokens)
+	if initial.MinExternalReusableTokens == store.Never {
+		tokens = math.Inf(1)
+	}
+	if len(rows) > 0 && (now[store.NameTokens] != tokens || now[store.NameWaiting] != float64(initial.MaxWaitingRequests)) {
+		p.warn(remedy{"initial", "set it to what the plugin's configuration has, so that what is suggested is compared with what is in force"},
+			"the plugin restores from %.0f tokens while %.0f wait at most (0: no limit), the tuner takes it for %s", now[store.NameTokens], now[store.NameWaiting], initial)
+		return
+	}
+	p.fine("static, %s: mode observe writes no document. Before another mode, tuning.file or tuning.configMap of the plugin must name it", initial)
 }
 
 func compareRevisions(ctx context.Context, p *probe) {

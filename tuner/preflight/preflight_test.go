@@ -27,6 +27,17 @@ func TestHealthySetUp(t *testing.T) {
 	}
 }
 
+// Before anything was published, static thresholds are as they should be.
+func TestWatchedSetUp(t *testing.T) {
+	w := healthy()
+	w.static()
+	for _, f := range w.look(t).Findings {
+		if f.Level == tuner.Failure || f.Level == tuner.Warning {
+			t.Errorf("%s: %s: %s (%s: %s)", f.Check, f.Level, f.Found, f.Setting, f.Fix)
+		}
+	}
+}
+
 // Each broken set-up, by the check that finds it.
 func TestBrokenSetUps(t *testing.T) {
 	for _, tc := range []struct {
@@ -91,6 +102,10 @@ func TestBrokenSetUps(t *testing.T) {
 		{"no Endpoint Picker", func(w *world) { w.drop("selective_kv_") }, "plugin", tuner.Failure, "", "no Endpoint Picker is scraped"},
 		{"replicas without a label", func(w *world) { w.settings.ReplicaLabel = "node" }, "plugin", tuner.Failure, "replicaLabel", "no label node"},
 		{"static configuration", func(w *world) { w.set("1x80", `source="config"`); w.set("0x80", `source="store"`) }, "plugin-source", tuner.Failure, "", "static configuration"},
+		{"other static thresholds than the tuner's, watched", func(w *world) {
+			w.static()
+			w.settings.Initial.MinExternalReusableTokens = 2048
+		}, "plugin-source", tuner.Warning, "initial", "restores from 1024 tokens while 8 wait at most (0: no limit), the tuner takes it for 2048+8"},
 		{"replicas differ", func(w *world) { w.set("2x80", "selective_kv_revision", "epp-y") }, "revision", tuner.Failure, "store", "revisions 2 to 3"},
 		{"another document", func(w *world) { w.set("9x80", "selective_kv_revision") }, "revision", tuner.Failure, "store", "the document here has only 3"},
 		{"the document does not arrive", func(w *world) { w.document.Revision = 5 }, "revision", tuner.Failure, "store", "does not arrive"},

@@ -92,6 +92,16 @@ kvtuner_decisions_total{namespace="ops",pod="kvtuner-0",pool="p",kind="drift"} 0
 	return w
 }
 
+// static makes it a pool in mode observe whose plugin has not seen a document.
+func (w *world) static() {
+	w.settings.Mode, w.document = tuner.Observe, nil
+	w.set("1x80", `source="config"`)
+	w.set("0x80", `source="store"`)
+	w.set("0x80", "selective_kv_revision")
+	w.add(`selective_kv_parameter{namespace="llm",pod="epp-x",pool="p",arm="baseline",name="minExternalReusableTokens"} 1024x80
+selective_kv_parameter{namespace="llm",pod="epp-x",pool="p",arm="baseline",name="maxWaitingRequests"} 8x80`)
+}
+
 func document(revision int64, params string) *store.Document {
 	p, err := store.ParseParams(params)
 	if err != nil {
