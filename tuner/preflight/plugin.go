@@ -183,6 +183,11 @@ func compareBounds(ctx context.Context, p *probe) {
 	}
 }
 
+// nothingReusable counts requests that have nothing to restore.
+func (p *probe) nothingReusable(ctx context.Context, window string) (float64, bool) {
+	return p.number(ctx, `sum(increase(%s[%s]))`, p.plugin("external_reusable_tokens_bucket", `le=~"0(\\.0)?"`), window)
+}
+
 func countEvidence(ctx context.Context, p *probe) {
 	if !p.decides() {
 		return
@@ -195,7 +200,7 @@ func countEvidence(ctx context.Context, p *probe) {
 	if !ok {
 		return
 	}
-	nothing, ok := p.number(ctx, `sum(increase(%s[%s]))`, p.plugin("external_reusable_tokens_bucket", `le=~"0(\\.0)?"`), lately)
+	nothing, ok := p.nothingReusable(ctx, lately)
 	switch producer := (remedy{"", "give the plugin a producer that knows tiers: KV events of the engines, and prefixMatchInfoProducerName (docs/epp-gie.md)"}); {
 	case !ok:
 	case all < few:
@@ -222,6 +227,11 @@ func countProbes(ctx context.Context, p *probe) {
 		return
 	}
 	probes, ok := p.decisions(ctx, "probe_.*", "1h")
+	if !ok {
+		return
+	}
+	nothing, ok := p.nothingReusable(ctx, "1h")
+	stopped = max(0, stopped-nothing) // what has nothing to restore is no probe
 	switch {
 	case !ok:
 	case probes == 0 && stopped > manyStopped:

@@ -31,6 +31,10 @@ func TestHealthySetUp(t *testing.T) {
 func TestWatchedSetUp(t *testing.T) {
 	w := healthy()
 	w.static()
+	w.drop("probe_below") // and most requests have nothing to restore
+	w.set("0+1x80", `reason="reusable"`)
+	w.set("0+9x80", "below_minimum")
+	w.set("0+9x80", "reusable_tokens_bucket")
 	for _, f := range w.look(t).Findings {
 		if f.Level == tuner.Failure || f.Level == tuner.Warning {
 			t.Errorf("%s: %s: %s (%s: %s)", f.Check, f.Level, f.Found, f.Setting, f.Fix)
