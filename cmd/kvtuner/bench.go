@@ -178,8 +178,11 @@ func (f *benchFlags) readDeployment(cmd *cobra.Command) error {
 	}
 	name := filepath.Base(f.trace)
 	o.Trace, o.TraceName = t, printable(strings.TrimSuffix(name, filepath.Ext(name)))
-	if !cmd.Flags().Changed("duration") {
-		o.Duration = min(t.Length().Truncate(time.Second)+time.Minute, bench.MaxDuration)
+	if cmd.Flags().Changed("duration") {
+		return nil
+	}
+	if o.Duration = t.Length().Truncate(time.Second) + time.Minute; o.Duration > bench.MaxDuration {
+		return fmt.Errorf("--trace %s: a replay would take %v; cut the trace, or give --duration, of at most %v, to replay its start", f.trace, o.Duration, bench.MaxDuration)
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/kvtuner/kvtuner/internal/fleet"
@@ -155,7 +154,7 @@ func writeProfile(path string, p fleet.Profile) error {
 	if err := fleet.WriteProfile(&b, p); err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(path, b.Bytes(), 0o644); err != nil {
+	if err := replaceFile(path, b.Bytes()); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
 	return nil
@@ -187,7 +186,7 @@ func (f *calibrateFlags) writeReport(cmd *cobra.Command, all fleet.CompareOption
 	if err := outcome.WriteReport(&b); err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(f.fit.report, b.Bytes(), 0o644); err != nil {
+	if err := replaceFile(f.fit.report, b.Bytes()); err != nil {
 		return fmt.Errorf("--report: %w", err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -51,8 +52,12 @@ func (g *guidellmFlags) run(cmd *cobra.Command) error {
 		}
 		all = append(all, found...)
 	}
-	if err := fleet.WriteMeasurements(cmd.OutOrStdout(), all); err != nil {
+	var b bytes.Buffer
+	if err := fleet.WriteMeasurements(&b, all); err != nil {
 		return usage(fmt.Errorf("--from-guidellm: %w", err))
+	}
+	if _, err := cmd.OutOrStdout().Write(b.Bytes()); err != nil {
+		return err
 	}
 	if tokens[0] > 0 && tokens[1] > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "check and fit these with --new-tokens %d --output-tokens %d, what the last benchmark had beside its prefix\n", tokens[0], tokens[1])

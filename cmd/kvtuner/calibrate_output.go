@@ -74,8 +74,23 @@ func resolved(path string) string {
 	return filepath.Join(dir, filepath.Base(path))
 }
 
+// replaceFile puts a whole file where path says, at the end of a link where that
+// is one, or leaves what was there.
+func replaceFile(path string, text []byte) error {
+	return renameio.WriteFile(target(path), text, 0o644)
+}
+
+// target is where a path leads; the path itself if that is nowhere.
+func target(path string) string {
+	if to, err := filepath.EvalSymlinks(path); err == nil {
+		return to
+	}
+	return path
+}
+
 // checkWritable tries whether a file can be put, or replaced, where path says.
 func checkWritable(path string) error {
+	path = target(path)
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return errors.New("want the path of a file; this is a folder or a device")
 	}
@@ -96,7 +111,7 @@ func (f *calibrateFlags) writePlots(check validation.Check) error {
 		if err := p.WriteSVG(&b); err != nil {
 			return fmt.Errorf("--plots: %w", err)
 		}
-		if err := renameio.WriteFile(filepath.Join(f.plots, p.Name), []byte(b.String()), 0o644); err != nil {
+		if err := replaceFile(filepath.Join(f.plots, p.Name), []byte(b.String())); err != nil {
 			return fmt.Errorf("--plots: %w", err)
 		}
 	}

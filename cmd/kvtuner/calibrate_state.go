@@ -11,8 +11,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/kvtuner/kvtuner/internal/fleet"
 )
 
@@ -86,7 +84,7 @@ func (s *fitState) add(p fleet.FitProgress) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(s.path, text, 0o644)
+	return replaceFile(s.path, text)
 }
 
 // identify is a digest of everything that a loss depends on, and of the search's

@@ -7,7 +7,17 @@ type instant int64
 
 const second instant = 1e9
 
-func after(t instant, s float64) instant { return t + instant(s*1e9+0.5) }
+// never is later than any run lasts, 146 years.
+const never instant = 1 << 62
+
+// after is s seconds, of 0 or more, after t. What would take for ever happens
+// never, rather than before t, where the nanoseconds do not fit.
+func after(t instant, s float64) instant {
+	if later := s * 1e9; later < float64(never-t) {
+		return t + instant(later+0.5)
+	}
+	return never
+}
 
 func (t instant) seconds() float64 { return float64(t) / 1e9 }
 

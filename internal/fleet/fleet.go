@@ -64,6 +64,9 @@ func (s Scenario) Validate() error {
 			return fmt.Errorf("scenario %q: prefix of %d tokens is not a multiple of the profile's blockTokens, %d", s.Name, c.Tokens, block)
 		}
 	}
+	if n := s.Workload.prefixes(); n*int(s.Profile.Replicas) > maxPrefixNodes {
+		return fmt.Errorf("scenario %q: %d different prefixes on %v engines: want at most %d prefixes times engines", s.Name, n, s.Profile.Replicas, maxPrefixNodes)
+	}
 	if longest := s.Workload.longestRequest(); longest > int(s.Profile.GPUCacheTokens)/block*block {
 		return fmt.Errorf("scenario %q: a request of %d tokens does not fit the profile's gpuCacheTokens, %.10g", s.Name, longest, s.Profile.GPUCacheTokens)
 	}

@@ -120,7 +120,7 @@ func (g engineGatherer) offload(e *exposition) {
 func (g engineGatherer) tiers(e *exposition) {
 	m, s := &g.replica.metrics, &g.fleet.storage
 	share := 1 / float64(len(g.fleet.replicas)) // the node's writes, told by its engines in equal parts
-	fsWrite := volume{s.written * share, s.written * share / s.drain}
+	fsWrite := volume{s.written * share, s.writing * share}
 	e.tier("vllm:kv_offload_tiering_read", "0:primary", m.load.volume, "1:fs", m.sharedRead)
 	e.tier("vllm:kv_offload_tiering_write", "0:primary", m.store.volume, "1:fs", fsWrite)
 }

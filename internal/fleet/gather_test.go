@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -59,6 +60,30 @@ func TestVLLMNames(t *testing.T) {
 	}
 	if n := len(always) + len(onEvent); len(after) != n {
 		t.Errorf("%d families; want %d", len(after), n)
+	}
+}
+
+// Counters only grow, also when storage turns slow and quick again: a fall would
+// be taken for a restarted engine.
+func TestCountersNeverFall(t *testing.T) {
+	f := start(t, "8k-c32", loading, 1)
+	last := make(map[string]float64)
+	for _, scenario := range []string{"8k-c32-slow-storage", "8k-c32", "mixed-c64", "8k-c32"} {
+		change(t, f, scenario)
+		f.Advance(time.Minute)
+		for name, family := range gathered(t, f) {
+			for i, m := range family.Metric {
+				if family.GetType() != dto.MetricType_COUNTER {
+					continue
+				}
+				series := fmt.Sprint(name, i)
+				if v := m.GetCounter().GetValue(); v < last[series] {
+					t.Errorf("%s, %s: %v after %v", scenario, name, v, last[series])
+				} else {
+					last[series] = v
+				}
+			}
+		}
 	}
 }
 

@@ -59,6 +59,10 @@ func TestWorkloadRefusals(t *testing.T) {
 		"not a multiple":         func(s *Scenario) { s.Workload.Prefixes[0].Tokens = 1000 },
 		"does not fit the profile's gpuCacheTokens": func(s *Scenario) { s.Profile.GPUCacheTokens = 1024 },
 		"replicas: 0 is outside":                    func(s *Scenario) { s.Profile.Replicas = 0 },
+		"4194304 different prefixes on 64 engines: want at most 16777216": func(s *Scenario) {
+			s.Profile.Replicas = 64
+			s.Workload.Prefixes[0].Count = maxPrefixes
+		},
 		"off rate 3": func(s *Scenario) {
 			s.Workload.Streams = 0
 			s.Workload.Arrivals = Arrivals{OnRate: 2, OffRate: 3, On: 1}

@@ -12,6 +12,7 @@ type storage struct {
 	drain    float64 // bytes a second
 	limit    float64 // bytes; writes beyond are dropped
 	written  float64 // bytes drained so far
+	writing  float64 // seconds that took, whatever the bandwidth was
 	dropped  float64 // bytes refused so far
 	lookups  int     // outstanding on the node
 	readFree instant // when the last read ends
@@ -27,6 +28,7 @@ func (s *storage) advance(now instant) {
 	done := math.Min(s.backlog, s.drain*(now-s.updated).seconds())
 	s.backlog -= done
 	s.written += done
+	s.writing += done / s.drain
 	s.updated = now
 }
 

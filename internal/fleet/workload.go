@@ -127,7 +127,24 @@ func (w Workload) validatePrefixes() error {
 const (
 	maxPrefixes = 1 << 22
 	maxZipf     = 10.0
+	// maxPrefixNodes are prefixes times engines, of about 100 bytes each.
+	maxPrefixNodes = 1 << 24
 )
+
+// prefixes is how many there are.
+func (w Workload) prefixes() int {
+	switch {
+	case w.Trace != nil:
+		return w.Trace.prefixes()
+	case w.Chat != nil:
+		return w.Streams
+	}
+	n := 0
+	for _, c := range w.Prefixes {
+		n += w.classSize(c)
+	}
+	return n
+}
 
 // classSize is the number of different prefixes of a class.
 func (w Workload) classSize(c PrefixClass) int {
