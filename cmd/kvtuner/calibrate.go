@@ -90,9 +90,9 @@ func (f *calibrateFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&f.runs.duration, "duration", fleet.PublishedDuration, "virtual time of each run")
 	flags.IntVar(&f.runs.parallel, "parallel", runtime.GOMAXPROCS(0), "runs at a time")
 	flags.Lookup("parallel").DefValue = "all CPUs"
-	flags.IntVar(&f.runs.newTokens, "new-tokens", 256, "prompt tokens after the prefix in the measured runs")
-	flags.IntVar(&f.runs.outputTokens, "output-tokens", 128, "output tokens in the measured runs")
-	flags.IntVar(&f.runs.corpusTokens, "corpus-tokens", 1<<21, "tokens in all different prefixes of a measured run")
+	flags.IntVar(&f.runs.newTokens, "new-tokens", publishedNew, "prompt tokens after the prefix in the measured runs")
+	flags.IntVar(&f.runs.outputTokens, "output-tokens", publishedOutput, "output tokens in the measured runs")
+	flags.IntVar(&f.runs.corpusTokens, "corpus-tokens", publishedCorpus, "tokens in all different prefixes of a measured run")
 	f.fit.register(cmd)
 	f.guidellm.register(cmd)
 }
@@ -118,6 +118,20 @@ func (f *calibrateFlags) run(cmd *cobra.Command) error {
 	return f.runFit(cmd, o)
 }
 
+// Of the published runs, which do not state their corpus.
+const (
+	publishedNew    = 256
+	publishedOutput = 128
+	publishedCorpus = 1 << 21
+)
+
+// shipped tells that nothing but what is in the program is checked.
+func (f *calibrateFlags) shipped() bool {
+	r := f.runs
+	return f.profile == "" && f.measurements == "" && f.reports == nil &&
+		r.newTokens == publishedNew && r.outputTokens == publishedOutput && r.corpusTokens == publishedCorpus
+}
+
 func (f *calibrateFlags) runCheck(cmd *cobra.Command, o fleet.CompareOptions) error {
 	progress := benchProgress(cmd.ErrOrStderr(), false)
 	o.Progress = func(done, total int) { progress.show(done, total, "simulated") }
@@ -128,7 +142,7 @@ func (f *calibrateFlags) runCheck(cmd *cobra.Command, o fleet.CompareOptions) er
 	}
 	check := validation.Check{
 		Profile: o.Profile, Comparison: c, Seeds: o.Seeds, Duration: o.Duration,
-		Shipped: f.profile == "" && f.measurements == "" && f.reports == nil, Plots: f.plots,
+		Shipped: f.shipped(), Plots: f.plots,
 	}
 	switch f.format.value {
 	case "json":

@@ -220,7 +220,7 @@ func (o CompareOptions) simulate(ctx context.Context, k runKey, seed uint64) (St
 	if err := ctx.Err(); err != nil {
 		return Stats{}, err
 	}
-	f, err := newMeasured(o.scenario(k), k.setting, seed)
+	f, err := newMeasured(ctx, o.scenario(k), k.setting, seed)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -231,7 +231,7 @@ func (o CompareOptions) simulate(ctx context.Context, k runKey, seed uint64) (St
 }
 
 // newMeasured builds a fleet whose policy runs on the fleet's clock.
-func newMeasured(s Scenario, setting Setting, seed uint64) (*Fleet, error) {
+func newMeasured(ctx context.Context, s Scenario, setting Setting, seed uint64) (*Fleet, error) {
 	epoch := time.Unix(0, 0).UTC()
 	var f *Fleet
 	policy, err := setting.Build(func() time.Time {
@@ -243,7 +243,7 @@ func newMeasured(s Scenario, setting Setting, seed uint64) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err = New(Options{Scenario: s, Seed: seed, Policy: policy, Start: epoch})
+	f, err = NewContext(ctx, Options{Scenario: s, Seed: seed, Policy: policy, Start: epoch})
 	return f, err
 }
 

@@ -232,7 +232,11 @@ func TestCompareEndsWithItsContext(t *testing.T) {
 	if _, err := Compare(ctx, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v; want the cancellation", err)
 	}
-	f, err := newMeasured(o.scenario(o.Measurements[0].key()), loading, 1)
+	s := o.scenario(o.Measurements[0].key())
+	if _, err := newMeasured(ctx, s, loading, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v while the caches are warmed; want the cancellation", err)
+	}
+	f, err := newMeasured(t.Context(), s, loading, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

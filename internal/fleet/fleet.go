@@ -112,7 +112,11 @@ type Fleet struct {
 }
 
 // New builds a fleet at virtual time Start, with warm caches unless Cold.
-func New(o Options) (*Fleet, error) {
+func New(o Options) (*Fleet, error) { return NewContext(context.Background(), o) }
+
+// NewContext is New until ctx ends, with whose error it then gives up: to warm the
+// caches takes a while with a corpus of millions of prefixes.
+func NewContext(ctx context.Context, o Options) (*Fleet, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("new fleet: %w", err)
 	}
@@ -143,7 +147,9 @@ func New(o Options) (*Fleet, error) {
 	}
 	f.growCaches()
 	if !o.Cold {
-		f.replayHistory()
+		if err := f.replayHistory(ctx); err != nil {
+			return nil, fmt.Errorf("new fleet: %w", err)
+		}
 	}
 	f.ResetStats()
 	f.total = f.measure()
@@ -217,7 +223,8 @@ func (f *Fleet) Advance(d time.Duration) {
 	_ = f.AdvanceContext(context.Background(), d) // which does not end
 }
 
-// eventsBetweenLooks at the context take some milliseconds.
+// eventsBetweenLooks at the context, or requests of history, take some
+// milliseconds.
 const eventsBetweenLooks = 1 << 14
 
 // AdvanceContext is Advance until ctx ends, with whose error it then stops short

@@ -17,7 +17,7 @@ func start(t testing.TB, scenario string, setting Setting, seed uint64) *Fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newMeasured(s, setting, seed)
+	f, err := newMeasured(t.Context(), s, setting, seed)
 	if err != nil {
 		t.Fatal(err)
 	}

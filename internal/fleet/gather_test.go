@@ -68,9 +68,9 @@ func TestVLLMNames(t *testing.T) {
 func TestCountersNeverFall(t *testing.T) {
 	f := start(t, "8k-c32", loading, 1)
 	last := make(map[string]float64)
-	for _, scenario := range []string{"8k-c32-slow-storage", "8k-c32", "mixed-c64", "8k-c32"} {
+	for i, scenario := range []string{"8k-c32-slow-storage", "8k-c32", "mixed-c64-slow-storage", "4k-c64-cheap-prefill"} {
 		change(t, f, scenario)
-		f.Advance(time.Minute)
+		f.Advance([]time.Duration{5 * time.Minute, 10 * time.Second}[i%2])
 		for name, family := range gathered(t, f) {
 			for i, m := range family.Metric {
 				if family.GetType() != dto.MetricType_COUNTER {

@@ -1,5 +1,7 @@
 package fleet
 
+import "context"
+
 // historyRounds is how often each prefix was asked for, on average, in the
 // earlier run that warmed the caches: enough for the CPU tier, the largest, to
 // turn over.
@@ -8,14 +10,18 @@ const historyRounds = 8
 // replayHistory fills the caches with the traffic of an earlier run: requests
 // go to an engine that holds their prefix, else to one at random. It takes no
 // virtual time and leaves the storage idle.
-func (f *Fleet) replayHistory() {
+func (f *Fleet) replayHistory(ctx context.Context) error {
 	if len(f.mix.classes) == 0 {
-		return // conversations and traces bring their own past
+		return nil // conversations and traces bring their own past
 	}
 	r := newRandom(f.seed, forHistory)
-	for range historyRounds * len(f.prefixes.tokens) {
+	for n := range historyRounds * len(f.prefixes.tokens) {
 		f.replayOne(r, f.mix.draw(r))
+		if n%eventsBetweenLooks == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
 	}
+	return nil
 }
 
 func (f *Fleet) replayOne(rnd *random, prefix int32) {

@@ -16,7 +16,7 @@ func TestFleetIsStationary(t *testing.T) {
 		}
 		later := map[string]float64{}
 		for _, setting := range []Setting{loading, recompute, threshold} {
-			f, err := newMeasured(Scenario{Name: "steady", Profile: Published(), Workload: cell(c.prefix, c.streams)}, setting, 21)
+			f, err := newMeasured(t.Context(), Scenario{Name: "steady", Profile: Published(), Workload: cell(c.prefix, c.streams)}, setting, 21)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ func TestStoresDragOnSteps(t *testing.T) {
 		}
 		s.Profile.StorePerBlock = perBlock
 		s.Profile.StoreDrag = 0.5
-		f, err := newMeasured(s, recompute, 1)
+		f, err := newMeasured(t.Context(), s, recompute, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestUnreportedStoresAreFoundByLuckOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Profile.CPUReported = reported
-		f, err := newMeasured(s, setting, 1)
+		f, err := newMeasured(t.Context(), s, setting, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
