@@ -99,6 +99,9 @@ func LoadConfig(path string) (Config, error) {
 		}
 	}
 	if err := v.ReadInConfig(); err != nil {
+		if unsupported := viper.UnsupportedConfigError(""); errors.As(err, &unsupported) {
+			err = errors.New("its name does not say what it holds; it must end in .yaml, .toml or .json")
+		}
 		return Config{}, fmt.Errorf("reading configuration %s: %w", path, err)
 	}
 	c, err := decodeConfig(v.AllSettings())

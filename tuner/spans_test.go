@@ -42,7 +42,7 @@ func spans(exporter *tracetest.InMemoryExporter) map[string]recorded {
 	for _, s := range stubs {
 		r := recorded{name: s.Name, parent: names[s.Parent.SpanID()], attributes: map[string]string{}, status: s.Status.Code}
 		for _, a := range s.Attributes {
-			r.attributes[string(a.Key)] = a.Value.Emit()
+			r.attributes[string(a.Key)] = a.Value.String()
 		}
 		for _, e := range s.Events {
 			r.events = append(r.events, e.Name)

@@ -45,9 +45,11 @@ itself is refused.`,
 	cmd.Flags().StringVar(&pool, "pool", "", "check this pool only")
 	cmd.Flags().BoolVar(&detect, "detect", false, "find preset, labels and pools")
 	cmd.Flags().Var(format, "format", "form of the output")
-	cmd.MarkFlagsOneRequired("config", "prometheus")
 	cmd.MarkFlagsMutuallyExclusive("config", "prometheus")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if path == "" && address == "" {
+			return usage(errors.New("nothing to check; give --config FILE, or --detect --prometheus URL to have a configuration written"))
+		}
 		if address != "" && !detect {
 			return usage(errors.New("--prometheus: is for --detect; give --config to check a set-up"))
 		}
@@ -184,9 +186,27 @@ var marks = map[tuner.Level]string{tuner.Fine: "ok", tuner.Skipped: "-", tuner.W
 
 func writeReport(w io.Writer, r preflight.Report) {
 	fmt.Fprintf(w, "pool %s, as of %s\n\n", r.Pool, stamp(r.At))
-	for _, f := range r.Findings {
-		writeFinding(w, "  ", f)
+	for rest := r.Findings; len(rest) > 0; {
+		same := alike(rest)
+		writeFinding(w, "  ", rest[0])
+		if len(same) > 0 {
+			writeFinding(w, "  ", tuner.Finding{Check: "the same", Level: tuner.Skipped, Found: strings.Join(same, ", ")})
+		}
+		rest = rest[1+len(same):]
 	}
+}
+
+// alike are the checks after the first that were skipped for the same reason: it is
+// said once.
+func alike(findings []tuner.Finding) []string {
+	var names []string
+	for _, f := range findings[1:] {
+		if f.Level != tuner.Skipped || findings[0].Level != tuner.Skipped || f.Found != findings[0].Found {
+			break
+		}
+		names = append(names, f.Check)
+	}
+	return names
 }
 
 // writeFinding is what was found, and under it what to do.

@@ -136,19 +136,34 @@ func (e endpoint) token() (string, error) {
 func (c *client) status(ctx context.Context, pool string) (web.StatusResponse, error) {
 	var s web.StatusResponse
 	err := c.get(ctx, &s, query("pool", pool), "status")
+	if err == nil && len(s.Pools) == 0 {
+		err = c.foreign()
+	}
 	return s, err
 }
 
 func (c *client) list(ctx context.Context, filter url.Values) (web.DecisionsResponse, error) {
 	var d web.DecisionsResponse
 	err := c.get(ctx, &d, filter, "decisions")
+	if err == nil && d.Decisions == nil {
+		err = c.foreign()
+	}
 	return d, err
 }
 
 func (c *client) decision(ctx context.Context, pool, id string) (store.Decision, error) {
 	var d store.Decision
 	err := c.get(ctx, &d, query("pool", pool), "decisions", url.PathEscape(id))
+	if err == nil && d.ID == "" {
+		err = c.foreign()
+	}
 	return d, err
+}
+
+// foreign is the error of an answer that is JSON, but not what a daemon says. What
+// it lacks must not be taken for zero, nor a command for obeyed.
+func (c *client) foreign() error {
+	return fmt.Errorf("asking %s: the answer is not kvtuner's (does --address lead to another service?)", c.base.Redacted())
 }
 
 // query has the parameter only if it has a value.
@@ -178,6 +193,9 @@ func (c *client) command(ctx context.Context, pool string, v tuner.Verb, body we
 	u := c.base.JoinPath("api", "v1", "pools", url.PathEscape(pool), string(v))
 	if err := c.send(ctx, http.MethodPost, u.String(), raw, &r); err != nil {
 		return r, fmt.Errorf("commanding the daemon at %s: %w", c.base.Redacted(), err)
+	}
+	if r.Decision.ID == "" {
+		return r, c.foreign()
 	}
 	return r, nil
 }

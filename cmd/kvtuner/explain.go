@@ -25,7 +25,7 @@ newest decision.`,
 		Example: `  kvtuner explain last --pool default
   kvtuner explain 20261130T161151Z-0007
   kvtuner explain last --output json | jq -r .evidence.queries[]`,
-		Args: cobra.ExactArgs(1),
+		Args: oneDecision,
 	}
 	from := addSource(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "look in this pool only")
@@ -44,6 +44,13 @@ newest decision.`,
 		})
 	}
 	return cmd
+}
+
+func oneDecision(_ *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return fmt.Errorf("%d arguments; give the ID of one decision (kvtuner history lists them), or last", len(args))
 }
 
 func find(ctx context.Context, r records, pool, id string) (store.Decision, error) {

@@ -37,7 +37,7 @@ func TestDecisionsAreOnTheSpan(t *testing.T) {
 			span.End()
 			got := map[string]string{}
 			for _, a := range exporter.GetSpans()[0].Attributes {
-				got[string(a.Key)] = a.Value.Emit()
+				got[string(a.Key)] = a.Value.String()
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)

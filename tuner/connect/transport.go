@@ -116,8 +116,10 @@ func (t *headers) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.next.RoundTrip(r)
 	}
 	r = r.Clone(r.Context())
-	for _, h := range append(t.fixed, t.files...) {
-		r.Header.Del(h.name)
+	for _, set := range [][]pair{t.fixed, t.files} {
+		for _, h := range set {
+			r.Header.Del(h.name)
+		}
 	}
 	for _, h := range t.fixed {
 		r.Header.Add(h.name, h.value)

@@ -5,7 +5,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -75,4 +78,35 @@ func TestBadHeadersAreAllNamedWithoutTheirValues(t *testing.T) {
 	if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "headers[3]") {
 		t.Errorf("shows a value, or a good header: %v", err)
 	}
+}
+
+// Pools ask at the same time through one transport. Three headers leave room behind
+// them for a fourth, which queries must not share.
+func TestHeadersOfConcurrentQueries(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fixed, err := parsePairs("prometheus.headers", []string{"A: 1", "B: 2", "C: 3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &headers{
+		next: roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.Header.Get("C") != "3" || r.Header.Get("X-Token") != "secret" {
+				t.Errorf("sent %v", r.Header)
+			}
+			return &http.Response{Body: http.NoBody}, nil
+		}),
+		base: &url.URL{Scheme: "http", Host: "example.com"}, fixed: fixed, files: []pair{{"X-Token", file}},
+	}
+	var queries sync.WaitGroup
+	for range 8 {
+		queries.Go(func() {
+			if _, err := transport.RoundTrip(httptest.NewRequest(http.MethodGet, "http://example.com/", nil)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	queries.Wait()
 }
