@@ -39,6 +39,7 @@ test-llmd: bin/llmd.mod ## the adapter for llm-d-router, against the checkout LL
 	$(call LLMD_GO,vet) ./...
 	$(call LLMD_GO,test) -race ./...
 
+build-llmd: export CGO_ENABLED = 0
 build-llmd: bin/llmd.mod ## bin/epp-llmd, the Endpoint Picker of the checkout LLM_D_ROUTER_SRC with the plugin
 	$(call LLMD_GO,build) -trimpath -ldflags "-s -w" -o $(CURDIR)/bin/epp-llmd ./cmd/epp
 

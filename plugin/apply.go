@@ -35,6 +35,8 @@ func (p *Policy) Apply(doc *store.Document) error {
 	}
 	now := p.now()
 	s := compile(doc, p.config.limits(), now, p.since(now))
+	p.applied++
+	s.draws = p.applied
 	p.inForce.Store(s)
 	p.log.Info("parameters in force", "revision", s.revision, "baseline", s.params[baseline].String(), "clamped", s.clamped != [arms]bool{})
 	return nil

@@ -230,6 +230,32 @@ func TestArmsFollowTheDocument(t *testing.T) {
 	}
 }
 
+// A document edited by hand, or the first after the kill switch, may have another
+// trial under a revision that was in force before.
+func TestArmsFollowARevisionThatComesAgain(t *testing.T) {
+	p, clk, _ := newPolicy(t, threshold(1024, 8))
+	half := store.Assignment{Mode: store.AssignSubset, Share: 0.5, Seed: 3}
+	swapped := half
+	swapped.Swapped = true
+	for i, a := range []store.Assignment{half, swapped, half} {
+		if i == 2 {
+			p.Stop(store.ErrStopped)
+		}
+		doc := withTrial(document(7, clk.now(), small), large, a)
+		if err := p.Apply(doc); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 20 {
+			name := fmt.Sprintf("pod-%d", n)
+			p.Observe(name, 0, clk.now())
+			_, want := doc.InForce(name, clk.now())
+			if got := p.Decide(request("", name, 10)).Arm; got != want {
+				t.Errorf("swapped %v, %s: arm %s, want %s", a.Swapped, name, got, want)
+			}
+		}
+	}
+}
+
 func TestDocumentsMeanNothingWithoutThresholds(t *testing.T) {
 	p, clk, _ := newPolicy(t, Config{LoadPolicy: Disable})
 	if err := p.Apply(document(1, clk.now(), small)); !errors.Is(err, ErrStatic) {

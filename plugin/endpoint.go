@@ -19,7 +19,7 @@ const (
 // lie on one cache line: with thousands of engines, fetching it is much of the cost
 // of a decision.
 type endpoint struct {
-	drawn    atomic.Uint64 // revision<<1 | arm of the last draw
+	drawn    atomic.Uint64 // draws<<1 | arm of the last draw
 	batch    batch
 	gate     gate
 	restores *restores // nil if requests are never weighed by their cost
@@ -37,9 +37,9 @@ func newEndpoint(weighs bool) *endpoint {
 	return e
 }
 
-// arm is the arm drawn for the endpoint by a document, drawn once a revision.
+// arm is the arm drawn for the endpoint by a document, drawn once a snapshot.
 func (e *endpoint) arm(s *snapshot, name string) int {
-	tag := uint64(s.revision) << 1
+	tag := s.draws << 1
 	if drawn := e.drawn.Load(); drawn>>1 == tag>>1 {
 		return int(drawn & 1)
 	}

@@ -88,6 +88,7 @@ func armIndex(a store.Arm) int {
 type snapshot struct {
 	doc       *store.Document // nil for static configuration
 	revision  int64
+	draws     uint64 // tells the draws of one snapshot from those of another: a revision may come again with another trial
 	params    [arms]store.Params
 	clamped   [arms]bool
 	expiresAt time.Time // of the trial

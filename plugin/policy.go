@@ -42,6 +42,7 @@ type Policy struct {
 	probeBelow uint64
 
 	applying  sync.Mutex
+	applied   uint64 // documents; under applying
 	inForce   atomic.Pointer[snapshot]
 	endpoints endpoints
 }

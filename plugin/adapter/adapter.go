@@ -61,9 +61,6 @@ type OpenConfigMap func(m plugin.ConfigMap, pool string, log *slog.Logger) (Watc
 // parameter document, and forgets what is over. Errors name the setting, its value
 // and what is allowed.
 func New(ctx context.Context, o Options) (*Adapter, error) {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -77,10 +74,14 @@ func New(ctx context.Context, o Options) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
+	now := o.Now // the policy has a faster way to read the real clock
+	if now == nil {
+		now = time.Now
+	}
 	a := &Adapter{
 		profile: o.Config.Profile,
 		signal:  policy.Config().WaitingSignal,
-		now:     o.Now,
+		now:     now,
 		log:     o.Logger,
 		metrics: m,
 		policy:  policy,

@@ -22,12 +22,12 @@ type endpoint struct {
 	name string
 	// used is when it was last heard of, in Unix nanoseconds.
 	used atomic.Int64
-	// gone says that it was removed. A scrape that was under way then must not
-	// bring it back.
-	gone atomic.Bool
 
 	mu    sync.Mutex
 	still stillness
+	// gone says that it was removed. A scrape that was under way then must not
+	// bring it back.
+	gone bool
 }
 
 func (e *endpoint) stuck(l Load) bool {
@@ -71,12 +71,19 @@ func (es *endpoints) sweep(now time.Time) {
 }
 
 // Added says that an endpoint is there, or there again.
-func (a *Adapter) Added(id EndpointID) { a.endpoints.use(id, a.now()).gone.Store(false) }
+func (a *Adapter) Added(id EndpointID) {
+	e := a.endpoints.use(id, a.now())
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.gone = false
+}
 
 // Removed frees what is kept of an endpoint. What is still under way there does
 // not bring it back.
 func (a *Adapter) Removed(id EndpointID) {
 	e := a.endpoints.use(id, a.now())
-	e.gone.Store(true)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.gone = true
 	a.policy.Forget(e.name)
 }

@@ -21,7 +21,9 @@ type Load struct {
 // observe passes the load of an engine on to the policy. Whatever an EPP knows
 // of an engine, and however it came to know, goes through here.
 func (a *Adapter) observe(e *endpoint, l Load) {
-	if e.gone.Load() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone {
 		return
 	}
 	a.policy.Observe(e.name, l.Waiting, l.At)
@@ -83,8 +85,12 @@ func requests(family *dto.MetricFamily) (n int, found bool) {
 		if reason, labelled := label(m, reasonLabel); labelled && reason != capacityReason {
 			continue
 		}
+		v, measured := value(m)
+		if !measured {
+			return 0, false
+		}
 		found = true
-		sum += value(m)
+		sum += v
 	}
 	if !found || math.IsNaN(sum) || math.Abs(sum) > maxRequests {
 		return 0, false
@@ -101,11 +107,17 @@ func label(m *dto.Metric, name string) (string, bool) {
 	return "", false
 }
 
-func value(m *dto.Metric) float64 {
-	if m.Gauge != nil {
-		return m.Gauge.GetValue()
+// value of a gauge, or of what has no type; measured is false for what cannot be a
+// number of requests now, such as a counter.
+func value(m *dto.Metric) (v float64, measured bool) {
+	switch {
+	case m.Gauge != nil:
+		return m.Gauge.GetValue(), true
+	case m.Untyped != nil:
+		return m.Untyped.GetValue(), true
+	default:
+		return 0, false
 	}
-	return m.Untyped.GetValue()
 }
 
 // A queue counts as stuck after this long without a change, in which the running

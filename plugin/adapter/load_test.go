@@ -1,7 +1,9 @@
 package adapter
 
 import (
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +43,8 @@ func TestScraped(t *testing.T) {
 		{"only deferred", "vllm:num_requests_waiting_by_reason", `vllm:num_requests_waiting_by_reason{reason="deferred"} 40`, 0, 1},
 		{"not a number", "", `vllm:num_requests_waiting NaN`, 0, 1},
 		{"no load of this world", "", `vllm:num_requests_waiting 1e300`, 0, 1},
+		{"a counter", "", "# TYPE vllm:num_requests_waiting counter\nvllm:num_requests_waiting 9", 0, 1},
+		{"a histogram", "", "# TYPE vllm:num_requests_waiting histogram\nvllm:num_requests_waiting_bucket{le=\"+Inf\"} 9\nvllm:num_requests_waiting_sum 1\nvllm:num_requests_waiting_count 9", 0, 1},
 		{"infinite", "", `vllm:num_requests_waiting +Inf`, 0, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -183,4 +187,21 @@ func TestRemoval(t *testing.T) {
 	}
 	f.sweep(f.clock.Add(maxIdle + time.Second))
 	f.endpoints.all.Range(func(any, any) bool { t.Error("an idle endpoint was kept"); return false })
+}
+
+// TestRemovalDuringScrapes: no scrape brings an endpoint back, however close.
+func TestRemovalDuringScrapes(t *testing.T) {
+	f := newFixture(t, threshold)
+	text := scrape(t, "vllm:num_requests_waiting 7\n")
+	for i := range 2000 {
+		id := EndpointID{"llm", strconv.Itoa(i)}
+		f.Added(id)
+		var both sync.WaitGroup
+		both.Go(func() { f.Scraped(id, text) })
+		both.Go(func() { f.Removed(id) })
+		both.Wait()
+	}
+	if got := f.counter("selective_kv_endpoints"); got != 0 {
+		t.Errorf("%g endpoints that are gone are followed", got)
+	}
 }

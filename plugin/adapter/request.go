@@ -27,12 +27,24 @@ type Request struct {
 	Coordinated bool
 	// Body is the parsed body.
 	Body map[string]any
-	// Rewrite makes an edit of the body known to the framework. It is called
-	// only if there is one to make; nil edits Body in place.
+	// Rewrite applies an edit to a Copy of the body, and has the framework send
+	// that. It is called only if there is an edit to make; nil edits Body in
+	// place, for bodies that nobody else reads.
 	Rewrite func(edit func(body map[string]any))
 	// Evidence of the cached prefix on the endpoint; its LoadTiers are read from
 	// the body.
 	Evidence plugin.Evidence
+}
+
+// Copy is a body of its own as far as decisions are written into it. An EPP goes on
+// without a data producer that takes too long, and which may still be reading the
+// original then: a map that is written and read at once ends the process.
+func Copy(body map[string]any) map[string]any {
+	copied := maps.Clone(body)
+	if params, ok := copied[fieldParams].(map[string]any); ok {
+		copied[fieldParams] = maps.Clone(params)
+	}
+	return copied
 }
 
 // Profile names the scheduling profile whose endpoint is decided for, given the

@@ -10,8 +10,8 @@ import (
 	"github.com/kvtuner/kvtuner/plugin/gie/evidence"
 )
 
-// PreRequest decides for the endpoint that was chosen, and edits the body in
-// place: the framework marshals the payload after this hook.
+// PreRequest decides for the endpoint that was chosen, and edits the body: the
+// framework marshals the payload after this hook.
 func (p *Plugin) PreRequest(ctx context.Context, request *scheduling.LLMRequest, result *scheduling.SchedulingResult) {
 	p.checkProducer.Do(p.requireProducer)
 	body, skipped := payload(request)
@@ -35,8 +35,16 @@ func (p *Plugin) PreRequest(ctx context.Context, request *scheduling.LLMRequest,
 		Streamed:    request.Body.Stream,
 		Coordinated: coordinated,
 		Body:        body,
+		Rewrite:     func(edit func(map[string]any)) { rewrite(request.Body, body, edit) },
 		Evidence:    p.evidence(endpoint),
 	})
+}
+
+// rewrite edits a copy of the payload, and sends that.
+func rewrite(body *scheduling.LLMRequestBody, payload scheduling.PayloadMap, edit func(map[string]any)) {
+	edited := adapter.Copy(payload)
+	edit(edited)
+	body.Payload = scheduling.PayloadMap(edited)
 }
 
 // payload is the parsed body, or why there is none that could be edited.

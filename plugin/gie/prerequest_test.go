@@ -248,3 +248,23 @@ func TestCoordinator(t *testing.T) {
 		t.Error("the response counts as the decision's doing")
 	}
 }
+
+// TestOriginalStays: a data producer that the framework went on without may still
+// be reading the payload, so that the plugin must not write to that map.
+func TestOriginalStays(t *testing.T) {
+	for name, params := range map[string]string{"created": ``, "edited": `,"kv_transfer_params":{"a":1}`} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, threshold)
+			request := parsed(t, completions, `{"model":"m","prompt":"p"`+params+`}`)
+			original := request.Body.Payload.(scheduling.PayloadMap)
+			before := sent(t, request)
+			f.PreRequest(context.Background(), request, chosen(engine("a", nil, little)))
+			if !strings.Contains(sent(t, request), `"max_load_tokens":0`) {
+				t.Errorf("sent as %s", sent(t, request))
+			}
+			if after, _ := json.Marshal(original); string(after) != before {
+				t.Errorf("the original became %s, was %s", after, before)
+			}
+		})
+	}
+}

@@ -287,3 +287,19 @@ func TestCoordinator(t *testing.T) {
 		t.Error("the response counts as the decision's doing")
 	}
 }
+
+// TestOriginalStays: a data producer that the framework went on without may still
+// be reading the payload, so that the plugin must not write to that map.
+func TestOriginalStays(t *testing.T) {
+	f := newFixture(t, threshold)
+	request := completion(t, false)
+	original := request.Body.Payload.(requesthandling.PayloadMap)
+	before, _ := json.Marshal(original)
+	_ = f.PreRequest(context.Background(), request, chosen(engine("a", nil, little)))
+	if got := sent(t, request, "as it came"); !strings.Contains(got, `"max_load_tokens":0`) {
+		t.Errorf("sent %s", got)
+	}
+	if after, _ := json.Marshal(original); string(after) != string(before) {
+		t.Errorf("the original became %s, was %s", after, before)
+	}
+}

@@ -100,6 +100,7 @@ func TestConfigurations(t *testing.T) {
 			command := exec.CommandContext(ctx, binary, "--pool-name", poolName, "--tracing=false",
 				"--config-text", strings.Replace(upstream, "%s", test.added, 1))
 			command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+			defer diesWithTest(command)()
 			out, err := command.CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || ctx.Err() != nil || !bytes.Contains(out, []byte(test.want)) {

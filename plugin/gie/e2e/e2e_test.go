@@ -3,9 +3,7 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -26,6 +24,7 @@ func TestE2E(t *testing.T) {
 	f.write(100, 8)
 	f.part("Bodies", f.testBodies)
 	f.part("Refused", f.testRefused)
+	f.part("Hostile", f.testHostile)
 	f.part("Parameters", f.testParameters)
 	f.part("Gate", f.testGate)
 	f.part("Responses", f.testResponses)
@@ -146,11 +145,7 @@ func (f *fleet) testRefused(t *testing.T) {
 		"token IDs": `{"model":"m","prompt":[1,2,3]}`,
 		"no model":  `{"prompt":"p"}`,
 	} {
-		_, err := f.epps[0].do(context.Background(), newID(), completions, []byte(body))
-		var answer *refused
-		if !errors.As(err, &answer) || answer.status != 400 {
-			t.Errorf("%s: %v, want status 400", name, err)
-		}
+		f.part(name, func(t *testing.T) { f.refuses(t, f.epps[0], body) })
 	}
 }
 

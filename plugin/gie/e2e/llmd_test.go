@@ -264,7 +264,9 @@ func TestLLMDConfigurations(t *testing.T) {
 			text := strings.NewReplacer(test.edits...).Replace(read("static.yaml"))
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			out, err := exec.CommandContext(ctx, binary, "--pool-name", poolName, "--tracing=false", "--config-text", text, test.flag).CombinedOutput()
+			command := exec.CommandContext(ctx, binary, "--pool-name", poolName, "--tracing=false", "--config-text", text, test.flag)
+			defer diesWithTest(command)()
+			out, err := command.CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || ctx.Err() != nil || !bytes.Contains(out, []byte(test.want)) {
 				t.Errorf("ended with %v and without naming %q: %s", err, test.want, out)

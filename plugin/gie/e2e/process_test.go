@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"syscall"
 	"testing"
 )
 
@@ -80,15 +82,30 @@ func (p *process) start(t *testing.T) {
 	t.Helper()
 	p.running = p.command()
 	p.running.Stdout, p.running.Stderr = p.log, p.log
-	if err := p.running.Start(); err != nil {
+	running, started, ended := p.running, make(chan error), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer diesWithTest(running)()
+		err := running.Start()
+		started <- err
+		if err == nil {
+			running.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	running, ended := p.running, make(chan struct{})
 	p.ended = ended
-	go func() {
-		running.Wait()
-		close(ended)
-	}()
+}
+
+// diesWithTest has a command, which is not started yet, killed when the test
+// process ends in whatever way: one that is killed, or out of time, runs no
+// cleanups. The kernel goes by the thread that starts the command, so that the
+// goroutine has its own until the function returned is called.
+func diesWithTest(command *exec.Cmd) (ended func()) {
+	runtime.LockOSThread()
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return runtime.UnlockOSThread
 }
 
 // kill gives it no time to tidy up, and says whether it had ended before.

@@ -66,11 +66,12 @@ const (
 	outcomeTokenizerBusy
 	outcomeTokenizerTimeout
 	outcomeTokenizerError
+	outcomeTooLate
 
 	outcomes = iota
 )
 
-var outcomeNames = [outcomes]string{"tokens", "no_endpoint", "unsupported", "multimodal", "too_long", "no_tokenizer", "tokenizer_busy", "tokenizer_timeout", "tokenizer_error"}
+var outcomeNames = [outcomes]string{"tokens", "no_endpoint", "unsupported", "multimodal", "too_long", "no_tokenizer", "tokenizer_busy", "tokenizer_timeout", "tokenizer_error", "too_late"}
 
 const prefix = "selective_kv_evidence_"
 

@@ -130,8 +130,12 @@ func (p *Producer) Wait() { p.running.Wait() }
 
 // PrepareRequestData publishes the request's prefix on each candidate endpoint
 // that can tell it. It never fails: without evidence the policy lets a request
-// load.
+// load. Nor does it begin when the framework has given up, and sends the request.
 func (p *Producer) PrepareRequestData(ctx context.Context, r *scheduling.LLMRequest, endpoints []scheduling.Endpoint) error {
+	if ctx.Err() != nil {
+		p.metrics.requests[outcomeTooLate].Inc()
+		return nil
+	}
 	if !p.anyReady(endpoints) { // spare the tokenizer
 		p.metrics.requests[outcomeNoEndpoint].Inc()
 		p.publish(nil, endpoints)

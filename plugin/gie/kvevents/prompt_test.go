@@ -257,3 +257,20 @@ func TestHTTPTokenizerIsBounded(t *testing.T) {
 	}
 	close(release)
 }
+
+// TestTooLate: the framework has given up, and may be writing to the body.
+func TestTooLate(t *testing.T) {
+	tokenizer := &spelling{}
+	p := testProducer(t, "", tokenizer)
+	p.pretend("pod")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := &scheduling.LLMRequest{Body: &scheduling.LLMRequestBody{Payload: scheduling.PayloadMap{"prompt": "x"}}}
+	e := scheduling.NewEndpoint(metadata("pod", "127.0.0.1"), nil, nil)
+	if err := p.PrepareRequestData(ctx, r, []scheduling.Endpoint{e}); err != nil {
+		t.Error(err)
+	}
+	if got := testutil.ToFloat64(p.metrics.requests[outcomeTooLate]); got != 1 || len(tokenizer.calls) > 0 {
+		t.Errorf("counted %g times, calls %v", got, tokenizer.calls)
+	}
+}
