@@ -102,8 +102,10 @@ func evidence(tiers map[string]int) plugin.Evidence {
 
 // routed is a request to endpoint a, of a key of its own.
 func routed(stream bool, e plugin.Evidence) *Request {
-	return &Request{
+	r := &Request{
 		Key: new(int), ID: "7d4c0b6e-9f1a-4c58-b7d2-000000000001", Endpoint: a, Streamed: stream,
 		Body: map[string]any{"model": "m", "prompt": "p"}, Evidence: e,
 	}
+	r.Send = func(body map[string]any) { r.Body = body }
+	return r
 }

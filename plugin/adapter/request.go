@@ -27,24 +27,12 @@ type Request struct {
 	Coordinated bool
 	// Body is the parsed body.
 	Body map[string]any
-	// Rewrite applies an edit to a Copy of the body, and has the framework send
-	// that. It is called only if there is an edit to make; nil edits Body in
-	// place, for bodies that nobody else reads.
-	Rewrite func(edit func(body map[string]any))
+	// Send has the framework send another body instead. It is called only if the
+	// decision changes something.
+	Send func(body map[string]any)
 	// Evidence of the cached prefix on the endpoint; its LoadTiers are read from
 	// the body.
 	Evidence plugin.Evidence
-}
-
-// Copy is a body of its own as far as decisions are written into it. An EPP goes on
-// without a data producer that takes too long, and which may still be reading the
-// original then: a map that is written and read at once ends the process.
-func Copy(body map[string]any) map[string]any {
-	copied := maps.Clone(body)
-	if params, ok := copied[fieldParams].(map[string]any); ok {
-		copied[fieldParams] = maps.Clone(params)
-	}
-	return copied
 }
 
 // Profile names the scheduling profile whose endpoint is decided for, given the
@@ -102,20 +90,20 @@ func (a *Adapter) Decide(ctx context.Context, r *Request) {
 	}
 }
 
-// write writes the decision into the body and says whether that changed it.
+// write writes the decision into a copy of the body, has it sent if that changes
+// it, and says so. The body itself stays: an EPP goes on without a data producer
+// that takes too long, and which may still be reading it then, and a map that is
+// written and read at once ends the process.
 func (r *Request) write(decision plugin.Decision) (edited bool, err error) {
-	if r.Rewrite == nil {
-		return decision.Mutate(r.Body)
-	}
 	if changes, err := wouldChange(r.Body, decision); !changes {
 		return false, err
 	}
-	return r.rewrite(decision)
-}
-
-// rewrite is apart, for what its closure holds is on the heap.
-func (r *Request) rewrite(decision plugin.Decision) (edited bool, err error) {
-	r.Rewrite(func(body map[string]any) { edited, err = decision.Mutate(body) })
+	body := maps.Clone(r.Body)
+	if params, ok := body[fieldParams].(map[string]any); ok {
+		body[fieldParams] = maps.Clone(params)
+	}
+	edited, err = decision.Mutate(body)
+	r.Send(body)
 	return edited, err
 }
 

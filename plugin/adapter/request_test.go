@@ -2,7 +2,6 @@ package adapter
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 
 	"github.com/kvtuner/kvtuner/plugin"
@@ -22,23 +21,22 @@ func TestDecide(t *testing.T) {
 		{"string", little, `"x"`, `"x"`, plugin.ReasonBelowMinimum},
 		{"array", little, `["x"]`, `["x"]`, plugin.ReasonBelowMinimum},
 	} {
-		for _, rewritten := range []bool{false, true} {
-			t.Run(fmt.Sprint(test.name, ", rewritten ", rewritten), func(t *testing.T) {
-				f := newFixture(t, threshold)
-				r := routed(true, test.evidence)
-				r.Body[fieldParams] = decoded(t, test.params)
-				if rewritten {
-					r.Rewrite = func(edit func(map[string]any)) { edit(r.Body) }
-				}
-				f.Decide(t.Context(), r)
-				if got := encoded(t, r.Body[fieldParams]); got != test.want {
-					t.Errorf("kv_transfer_params %s, want %s", got, test.want)
-				}
-				if f.decisions(test.reason) != 1 {
-					t.Errorf("not decided as %s", test.reason)
-				}
-			})
-		}
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, threshold)
+			r := routed(true, test.evidence)
+			original := r.Body
+			original[fieldParams] = decoded(t, test.params)
+			f.Decide(t.Context(), r)
+			if got := encoded(t, r.Body[fieldParams]); got != test.want {
+				t.Errorf("kv_transfer_params %s, want %s", got, test.want)
+			}
+			if f.decisions(test.reason) != 1 {
+				t.Errorf("not decided as %s", test.reason)
+			}
+			if got := encoded(t, original[fieldParams]); got != encoded(t, decoded(t, test.params)) {
+				t.Errorf("the original became %s, was %s", got, test.params)
+			}
+		})
 	}
 }
 
@@ -59,8 +57,8 @@ func encoded(t *testing.T, v any) string {
 	return string(raw)
 }
 
-// TestRewrite: the framework hears of changes only.
-func TestRewrite(t *testing.T) {
+// TestSend: the framework hears of changes only.
+func TestSend(t *testing.T) {
 	for name, test := range map[string]struct {
 		evidence plugin.Evidence
 		params   map[string]any
@@ -77,7 +75,7 @@ func TestRewrite(t *testing.T) {
 				r.Body[fieldParams] = test.params
 			}
 			told := 0
-			r.Rewrite = func(edit func(map[string]any)) { told++; edit(r.Body) }
+			r.Send = func(map[string]any) { told++ }
 			f.Decide(t.Context(), r)
 			if told != test.want {
 				t.Errorf("the framework was told of %d changes, want %d", told, test.want)

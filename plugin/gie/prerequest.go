@@ -35,16 +35,9 @@ func (p *Plugin) PreRequest(ctx context.Context, request *scheduling.LLMRequest,
 		Streamed:    request.Body.Stream,
 		Coordinated: coordinated,
 		Body:        body,
-		Rewrite:     func(edit func(map[string]any)) { rewrite(request.Body, body, edit) },
+		Send:        func(edited map[string]any) { request.Body.Payload = scheduling.PayloadMap(edited) },
 		Evidence:    p.evidence(endpoint),
 	})
-}
-
-// rewrite edits a copy of the payload, and sends that.
-func rewrite(body *scheduling.LLMRequestBody, payload scheduling.PayloadMap, edit func(map[string]any)) {
-	edited := adapter.Copy(payload)
-	edit(edited)
-	body.Payload = scheduling.PayloadMap(edited)
 }
 
 // payload is the parsed body, or why there is none that could be edited.

@@ -35,7 +35,7 @@ func (p *Plugin) PreRequest(ctx context.Context, request *scheduling.InferenceRe
 		Streamed:    request.Body.Stream,
 		Coordinated: coordinated,
 		Body:        body,
-		Rewrite:     func(edit func(map[string]any)) { rewrite(request.Body, body, edit) },
+		Send:        func(edited map[string]any) { send(request.Body, edited) },
 		Evidence:    p.evidenceOn(endpoint),
 	})
 	return nil

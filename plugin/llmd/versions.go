@@ -5,8 +5,6 @@ import (
 	fwkplugin "github.com/llm-d/llm-d-router/pkg/epp/framework/interface/plugin"
 	"github.com/llm-d/llm-d-router/pkg/epp/framework/interface/requesthandling"
 	"github.com/llm-d/llm-d-router/pkg/epp/framework/interface/scheduling"
-
-	"github.com/kvtuner/kvtuner/plugin/adapter"
 )
 
 // What differs between v0.10.0 and later versions of the framework is here, and
@@ -29,17 +27,13 @@ func attribute(endpoint scheduling.Endpoint, key fwkplugin.DataKey) (datalayer.C
 	}
 }
 
-// rewrite edits a copy of the payload, and sends that. v0.10.0 marshals every
-// payload anew; later versions send the original bytes unless the payload was
-// edited through MutatePayloadMap.
-func rewrite(body *requesthandling.InferenceRequestBody, payload requesthandling.PayloadMap, edit func(map[string]any)) {
-	edited := requesthandling.PayloadMap(adapter.Copy(payload))
+// send replaces the payload. v0.10.0 marshals every payload anew; later versions
+// send the original bytes unless the payload was edited through MutatePayloadMap.
+func send(body *requesthandling.InferenceRequestBody, edited requesthandling.PayloadMap) {
 	body.Payload = edited
 	if b, ok := any(body).(interface {
 		MutatePayloadMap(func(requesthandling.PayloadMap))
 	}); ok {
-		b.MutatePayloadMap(func(payload requesthandling.PayloadMap) { edit(payload) })
-		return
+		b.MutatePayloadMap(func(requesthandling.PayloadMap) {})
 	}
-	edit(edited)
 }
