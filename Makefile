@@ -6,7 +6,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 PACKAGES    := ./...
 KUBERNETES  := 1.35.3
 
-.PHONY: chaos help pictures demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-web e2e-gie e2e-kube lint-kube e2e-llmd fuzz bin/llmd.mod
+.PHONY: chaos help pictures demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-web e2e-gie e2e-kube lint-kube e2e-llmd fuzz soak bin/llmd.mod
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ e2e-kube: build bin/etcd bin/kube-apiserver ## store, failover, access, manifest
 
 lint-kube: ## vet, staticcheck and go.mod of that module
 	cd e2e/kube && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) mod tidy -diff
+
+soak: ## an Endpoint Picker's adapter under load, with the race detector: make soak SOAK=5m
+	$(GO) test -race -count=1 -timeout 0 -tags soak ./plugin/adapter -run TestSoak -v -args -soak $(or $(SOAK),30s)
 
 fuzz: ## each fuzz target for a while: make fuzz FUZZTIME=10m
 	@for target in $$(grep -rhoE --include='*_test.go' '^func (Fuzz[A-Za-z]+)' . | awk '{print $$2}'); do \

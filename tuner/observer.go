@@ -37,7 +37,7 @@ func (o *observer) sample(ctx context.Context, from, to time.Time) Sample {
 	}
 	switch {
 	case err != nil:
-		s.Why = err.Error()
+		s.Why = Brief(err.Error(), mostWhy)
 	case s.Signals.Requests == 0 && s.Signals.RunningSeconds+s.Signals.WaitingSeconds == 0:
 		s.State = Idle
 	default:
@@ -49,7 +49,7 @@ func (o *observer) sample(ctx context.Context, from, to time.Time) Sample {
 		s.Plugin, err = o.pluginSample(rows, from, to)
 	}
 	if err != nil {
-		s.Plugin = PluginSample{State: Unknown, Why: err.Error()}
+		s.Plugin = PluginSample{State: Unknown, Why: Brief(err.Error(), mostWhy)}
 	}
 	return s
 }
@@ -60,10 +60,10 @@ func (o *observer) sample(ctx context.Context, from, to time.Time) Sample {
 func (o *observer) query(ctx context.Context, q string, at time.Time) (model.Matrix, error) {
 	value, warnings, _, err := o.prom.Query(ctx, q, at)
 	if err != nil {
-		return nil, fmt.Errorf("asking Prometheus: %s", brief(apiError(err)))
+		return nil, fmt.Errorf("asking Prometheus: %s", Brief(apiError(err), mostServer))
 	}
 	if len(warnings) > 0 {
-		return nil, fmt.Errorf("asking Prometheus: the answer may be partial: %s", brief(warnings[0]))
+		return nil, fmt.Errorf("asking Prometheus: the answer may be partial: %s", Brief(warnings[0], mostServer))
 	}
 	matrix, ok := value.(model.Matrix)
 	if !ok {
@@ -84,16 +84,6 @@ func apiError(err error) string {
 		s += ": " + e.Detail
 	}
 	return s + " (is prometheus.url the base URL of a Prometheus API, and does it want credentials or a tenant: prometheus.bearerTokenFile, basicAuth, oauth2, headers?)"
-}
-
-// brief cuts what a server said: a proxy's page does not belong into a record.
-func brief(s string) string {
-	const most = 300
-	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "?")
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
 // errNoSeries is the reason of a selector that matches nothing: an error, not an

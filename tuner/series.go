@@ -8,7 +8,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// source is one exporter (an engine, an EPP replica) and its series by name.
+// source is one exporter (an engine, an EPP replica) and its series by name. Its
+// own name is made fit to be shown.
 type source struct {
 	name   string
 	series map[string][]*model.SampleStream
@@ -28,12 +29,12 @@ func bySource(rows model.Matrix, label string) []source {
 		if !ok {
 			i = len(out)
 			index[name] = i
-			out = append(out, source{name: name, series: map[string][]*model.SampleStream{}})
+			out = append(out, source{name: Brief(name, mostName), series: map[string][]*model.SampleStream{}})
 		}
 		metric := string(row.Metric[model.MetricNameLabel])
 		out[i].series[metric] = append(out[i].series[metric], row)
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].name < out[j].name })
+	sort.SliceStable(out, func(i, j int) bool { return out[i].name < out[j].name })
 	return out
 }
 

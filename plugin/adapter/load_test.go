@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 	"sync"
@@ -204,4 +205,34 @@ func TestRemovalDuringScrapes(t *testing.T) {
 	if got := f.counter("selective_kv_endpoints"); got != 0 {
 		t.Errorf("%g endpoints that are gone are followed", got)
 	}
+}
+
+// FuzzScraped reads metrics pages: whatever they say, the queue that the policy
+// goes by is a number of requests, and an engine has its own series and no other.
+func FuzzScraped(f *testing.F) {
+	for _, seed := range []string{
+		"vllm:num_requests_waiting 3\nvllm:num_requests_running 4\n",
+		"# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting{engine=\"0\"} NaN\nvllm:num_requests_waiting{engine=\"1\"} -Inf\n",
+		"vllm:num_requests_waiting -1\nvllm:num_requests_running 1e300\n",
+		"# TYPE vllm:num_requests_waiting histogram\nvllm:num_requests_waiting_bucket{le=\"+Inf\"} 4\nvllm:num_requests_waiting_count 4\n",
+		"vllm:num_requests_waiting{reason=\"deferred\",pod=\"\\n\x1b[2J\"} 1073741824\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, page []byte) {
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
+		if err != nil {
+			return
+		}
+		x := newFixture(t, threshold)
+		x.Scraped(a, families)
+		x.Decide(t.Context(), routed(true, external))
+		if got := x.counter(ewma, "endpoint", "llm/a"); !(got >= 0 && got <= maxRequests) {
+			t.Errorf("%v requests waiting", got)
+		}
+		if got, all := x.counter("selective_kv_endpoints"), x.counter("selective_kv_decisions_total"); got > 1 || all != 1 {
+			t.Errorf("%v engines, %v decisions", got, all)
+		}
+	})
 }

@@ -22,6 +22,11 @@ import (
 // thousand engines is below 16 MiB.
 const maxAnswerBytes = 64 << 20
 
+// maxAnswerObjects bounds the JSON objects of an answer, two a series: memory goes
+// with them, and the smallest is three bytes of text. A pool of a thousand engines
+// has 40 thousand.
+const maxAnswerObjects = 1 << 19
+
 const idleTimeout = 90 * time.Second
 
 // newTransport puts the layers together, from the connection outwards.
@@ -151,7 +156,7 @@ func (t *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	limited := http.MaxBytesReader(nil, resp.Body, maxAnswerBytes)
-	body := bufio.NewReaderSize(limited, headBytes)
+	body := bufio.NewReaderSize(&objects{Reader: limited, left: maxAnswerObjects}, headBytes)
 	resp.Body = readCloser{body, limited}
 	if saysPartial(body) {
 		return nil, errors.Join(errPartial, resp.Body.Close())
@@ -166,6 +171,21 @@ func closeIdle(t http.RoundTripper) {
 	if c, ok := t.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
+}
+
+// objects ends an answer that has more JSON objects than are left.
+type objects struct {
+	io.Reader
+	left int
+}
+
+// Read implements io.Reader.
+func (o *objects) Read(p []byte) (int, error) {
+	n, err := o.Reader.Read(p)
+	if o.left -= bytes.Count(p[:n], []byte{'{'}); o.left < 0 {
+		return 0, fmt.Errorf("the answer has more than %d series: does the pool's selector match others' series?", maxAnswerObjects/2)
+	}
+	return n, err
 }
 
 type readCloser struct {

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/kvtuner/kvtuner/tuner"
 )
 
 func TestHeadersAreNotSentElsewhere(t *testing.T) {
@@ -109,4 +112,26 @@ func TestHeadersOfConcurrentQueries(t *testing.T) {
 		})
 	}
 	queries.Wait()
+}
+
+// A million series are not read to their end: what they would take in memory is far
+// more than their bytes.
+func TestTooManySeries(t *testing.T) {
+	sent := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, err := io.WriteString(w, `{"status":"success","data":{"resultType":"matrix","result":[{}`)
+		for chunk := strings.Repeat(",{}", 1000); err == nil && sent < 4_000_000; sent += 1000 {
+			_, err = io.WriteString(w, chunk)
+		}
+		_, _ = io.WriteString(w, "]}}")
+	}))
+	defer server.Close()
+	client, err := New(tuner.PrometheusConfig{URL: server.URL, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if value, _, _, err := client.Query(t.Context(), "up", time.Unix(0, 0)); err == nil || !strings.Contains(err.Error(), "series") {
+		t.Errorf("got %T, %v; want a refusal", value, err)
+	}
 }

@@ -131,11 +131,7 @@ func some(names []string) string {
 }
 
 // brief cuts what a server said.
-func brief(s string) string {
-	const most = 300
-	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "?")
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "..."
-	}
-	return s
-}
+func brief(s string) string { return tuner.Brief(s, 300) }
+
+// shown makes a finding fit to be shown, whatever the names in it.
+func shown(s string) string { return tuner.Brief(s, 2000) }

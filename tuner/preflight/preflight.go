@@ -108,12 +108,12 @@ func (p *probe) make(ctx context.Context, c check) []tuner.Finding {
 
 // fine notes that there is nothing to do.
 func (p *probe) fine(format string, args ...any) {
-	p.found = append(p.found, tuner.Finding{Level: tuner.Fine, Found: fmt.Sprintf(format, args...)})
+	p.found = append(p.found, tuner.Finding{Level: tuner.Fine, Found: shown(fmt.Sprintf(format, args...))})
 }
 
 // skip notes that there is nothing to look at.
 func (p *probe) skip(format string, args ...any) {
-	p.found = append(p.found, tuner.Finding{Level: tuner.Skipped, Found: fmt.Sprintf(format, args...)})
+	p.found = append(p.found, tuner.Finding{Level: tuner.Skipped, Found: shown(fmt.Sprintf(format, args...))})
 }
 
 // remedy is a setting and what to do about it.
@@ -124,5 +124,5 @@ func (p *probe) warn(r remedy, format string, args ...any) { p.note(tuner.Warnin
 func (p *probe) fail(r remedy, format string, args ...any) { p.note(tuner.Failure, r, format, args) }
 
 func (p *probe) note(l tuner.Level, r remedy, format string, args []any) {
-	p.found = append(p.found, tuner.Finding{Level: l, Setting: r.setting, Fix: r.fix, Found: strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")})
+	p.found = append(p.found, tuner.Finding{Level: l, Setting: r.setting, Fix: shown(r.fix), Found: shown(strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; "))})
 }
