@@ -20,6 +20,7 @@ build: ## bin/kvtuner, static and reproducible
 test: ## all tests that need nothing outside this machine, with the race detector
 	$(GO) test -race $(PACKAGES)
 	$(GO) test ./internal/chaos
+	$(GO) test ./cmd/kvtuner -run TestScripts
 
 test-gie: ## the adapter for gateway-api-inference-extension, a module of its own
 	cd plugin/gie && $(GO) test -race ./...

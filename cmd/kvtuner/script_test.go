@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -36,8 +37,17 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		Setup:               setupScript,
+		Condition:           condition,
 		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})
+}
+
+// condition knows [race].
+func condition(name string) (bool, error) {
+	if name != "race" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	return racing, nil
 }
 
 // exits runs a command and checks its exit code: exits 2 kvtuner frobnicate.
