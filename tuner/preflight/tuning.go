@@ -26,7 +26,7 @@ func readDocument(ctx context.Context, p *probe) {
 	if broken := p.unwritable("store"); broken != nil && p.Settings.Mode != tuner.Observe {
 		p.fail(remedy{"store", "put the document where this user can create files; a mounted ConfigMap is read-only"}, "%v", broken)
 	} else if broken != nil {
-		p.warn(remedy{"store", "put the document where this user can create files before another mode than observe"}, "%v", broken)
+		p.warn(remedy{"store", "create its folder, or put the document where this user can create files: a file's lock is there in every mode; a ConfigMap is written only in others than observe"}, "%v", broken)
 	}
 }
 
