@@ -3,10 +3,12 @@
 
 GO          ?= go
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+CYCLONEDX   := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 PACKAGES    := ./...
 KUBERNETES  := 1.35.3
 
-.PHONY: chaos help pictures demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-web e2e-gie e2e-kube lint-kube e2e-llmd fuzz soak bin/llmd.mod
+.PHONY: chaos help pictures demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-web e2e-gie e2e-kube lint-kube e2e-llmd fuzz soak vuln sbom licenses bin/llmd.mod
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +97,17 @@ lint-kube: ## vet, staticcheck and go.mod of that module
 
 soak: ## an Endpoint Picker's adapter under load, with the race detector: make soak SOAK=5m
 	$(GO) test -race -count=1 -timeout 0 -tags soak ./plugin/adapter -run TestSoak -v -args -soak $(or $(SOAK),30s)
+
+# It asks https://vuln.go.dev: a machine without access to it cannot run this.
+vuln: ## known vulnerabilities in what is called
+	$(GO) run $(GOVULNCHECK) $(PACKAGES)
+	cd plugin/gie && $(GO) run $(GOVULNCHECK) ./...
+
+sbom: build ## bin/kvtuner.cdx.json, the bill of materials of the binary (CycloneDX)
+	$(GO) run $(CYCLONEDX) bin -json -licenses -std -noserial -output bin/kvtuner.cdx.json bin/kvtuner
+
+licenses: sbom ## the licence of each module in the binary
+	@$(GO) run ./internal/licenses < bin/kvtuner.cdx.json
 
 fuzz: ## each fuzz target for a while: make fuzz FUZZTIME=10m
 	@for target in $$(grep -rhoE --include='*_test.go' '^func (Fuzz[A-Za-z]+)' . | awk '{print $$2}'); do \
