@@ -43,8 +43,12 @@ func (c *poolCheck) repeat(ctx context.Context, ticks <-chan time.Time) {
 // look shows what is amiss, and logs what was not there the last time.
 func (c *poolCheck) look(ctx context.Context) {
 	r, err := checkPool(ctx, c.config, c.pool, c.client, c.cluster)
-	if err != nil || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return // a shutdown looks like an outage
+	}
+	if err != nil {
+		c.log.Warn("the set-up could not be looked at", "err", err)
+		return
 	}
 	now := map[tuner.Finding]bool{}
 	for _, f := range r.Amiss() {

@@ -2,34 +2,77 @@ package connect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/common/config"
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/kvtuner/kvtuner/tuner"
 )
 
 // newTokens adds a token of the configured authority to each request. The
-// library of Prometheus would, too, but waits for the authority without limit.
+// library of Prometheus would, too, but waits for the authority without limit, and
+// the one of OAuth2 lets each query wait for those before it.
 func newTokens(c tuner.PrometheusConfig, settings config.HTTPClientConfig, next http.RoundTripper) http.RoundTripper {
-	return &tokens{
-		Transport: oauth2.Transport{Base: next, Source: oauth2.ReuseTokenSource(nil, &authority{
-			settings: c.OAuth2, timeout: c.Timeout, proxy: settings.Proxy(), tls: config.TLSConfig{CAFile: c.TLS.CAFile, InsecureSkipVerify: c.TLS.InsecureSkipVerify},
-		})},
+	return &tokens{next: next, issue: (&authority{
+		settings: c.OAuth2, timeout: c.Timeout, proxy: settings.Proxy(), tls: config.TLSConfig{CAFile: c.TLS.CAFile, InsecureSkipVerify: c.TLS.InsecureSkipVerify},
+	}).token}
+}
+
+// tokens uses a token for as long as it is valid. Who needs a new one waits for the
+// one answer that all wait for, and no longer than its own query may take.
+type tokens struct {
+	next    http.RoundTripper
+	issue   func() (*oauth2.Token, error)
+	current atomic.Pointer[oauth2.Token]
+	asking  singleflight.Group
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *tokens) RoundTrip(r *http.Request) (*http.Response, error) {
+	token, err := t.token(r.Context())
+	if err != nil {
+		if r.Body != nil {
+			err = errors.Join(err, r.Body.Close())
+		}
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	token.SetAuthHeader(r)
+	return t.next.RoundTrip(r)
+}
+
+func (t *tokens) token(ctx context.Context) (*oauth2.Token, error) {
+	if token := t.current.Load(); token.Valid() {
+		return token, nil
+	}
+	answer := t.asking.DoChan("", func() (any, error) {
+		token, err := t.issue()
+		if err == nil {
+			t.current.Store(token)
+		}
+		return token, err
+	})
+	select {
+	case a := <-answer:
+		token, _ := a.Val.(*oauth2.Token)
+		return token, a.Err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for a token of prometheus.oauth2.tokenURL: %w", ctx.Err())
 	}
 }
 
-type tokens struct{ oauth2.Transport }
-
 // CloseIdleConnections passes the call on.
-func (t *tokens) CloseIdleConnections() { closeIdle(t.Base) }
+func (t *tokens) CloseIdleConnections() { closeIdle(t.next) }
 
 // authority issues tokens. The secret is read for each one: it may have been
 // rotated.
@@ -40,8 +83,8 @@ type authority struct {
 	tls      config.TLSConfig
 }
 
-// Token implements oauth2.TokenSource.
-func (a *authority) Token() (*oauth2.Token, error) {
+// token asks for one.
+func (a *authority) token() (*oauth2.Token, error) {
 	secret, err := os.ReadFile(a.settings.ClientSecretFile)
 	if err != nil {
 		return nil, fmt.Errorf("prometheus.oauth2.clientSecretFile: %w", err)

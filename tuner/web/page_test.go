@@ -208,6 +208,16 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
+// Two names may share a token: a session is that of the name it was opened for.
+func TestSessionOfASharedToken(t *testing.T) {
+	c := newControl(t, nil)
+	c.writeTokens("carol " + aliceToken + "\nalice " + aliceToken + "\n")
+	cookies, form := c.signIn()
+	if code := c.form("/pools/a/pause", cookies, "form", form).Code; code != 303 {
+		t.Errorf("got %d", code)
+	}
+}
+
 func TestPendingFormSaysSo(t *testing.T) {
 	c := newControl(t, nil)
 	c.pool.receipt.Pending = "disk full"

@@ -47,8 +47,8 @@ func (g *gate) visitor(r *http.Request, now time.Time) (operator, bool) {
 		return operator{}, false
 	}
 	for _, o := range all {
-		if hmac.Equal([]byte(parts[2]), []byte(g.sign("session", parts[0], parts[1], string(o.sum[:])))) {
-			return o, o.name == parts[0]
+		if o.name == parts[0] && hmac.Equal([]byte(parts[2]), []byte(g.sign("session", parts[0], parts[1], string(o.sum[:])))) {
+			return o, true
 		}
 	}
 	return operator{}, false
