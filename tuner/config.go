@@ -98,6 +98,9 @@ func LoadConfig(path string) (Config, error) {
 			return Config{}, fmt.Errorf("reading the environment: %w", err)
 		}
 	}
+	if err := checkConfigSize(path); err != nil {
+		return Config{}, fmt.Errorf("reading configuration %s: %w", path, err)
+	}
 	if err := v.ReadInConfig(); err != nil {
 		if unsupported := viper.UnsupportedConfigError(""); errors.As(err, &unsupported) {
 			err = errors.New("its name does not say what it holds; it must end in .yaml, .toml or .json")
@@ -112,6 +115,24 @@ func LoadConfig(path string) (Config, error) {
 		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
 	}
 	return c, nil
+}
+
+// maxConfigSize bounds a configuration file in bytes: a hundred pools take a tenth of
+// it, and a repetitive YAML file of 30 MB takes all memory to parse.
+const maxConfigSize = 1 << 20
+
+// checkConfigSize refuses what is no file of a bearable size; a file that is not
+// there is for the reader to report.
+func checkConfigSize(path string) error {
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return nil
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("it is %s; want a file", info.Mode().Type())
+	case info.Size() > maxConfigSize:
+		return fmt.Errorf("it has %d bytes; %d at most", info.Size(), maxConfigSize)
+	}
+	return nil
 }
 
 func setDefaults(v *viper.Viper) {

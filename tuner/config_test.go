@@ -206,3 +206,16 @@ func FuzzLoadConfig(f *testing.F) {
 		}
 	})
 }
+
+// A configuration that could take all memory to parse is refused unread.
+func TestConfigOfUnbearableSize(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "big.yaml")
+	if err := os.WriteFile(path, []byte(strings.Repeat("# big\n", maxConfigSize/6+1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{path: "at most", t.TempDir(): "want a file", "/dev/zero": "want a file"} {
+		if _, err := LoadConfig(file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q in it", file, err, want)
+		}
+	}
+}
