@@ -24,12 +24,13 @@ const (
 const promptRatio = 1.4
 
 // otherWorkload tells that the prompts of two stretches differ, as far as both are
-// known from at least so many requests.
+// known from at least so many requests. Engines count a prompt with its first
+// token: completed requests lag behind in a burst.
 func otherWorkload(a, b Signals, least float64) bool {
-	if a.Requests < least || b.Requests < least || a.Prompt <= 0 || b.Prompt <= 0 {
+	if a.FirstTokens < least || b.FirstTokens < least || a.Prompt <= 0 || b.Prompt <= 0 {
 		return false
 	}
-	ratio := (a.Prompt / a.Requests) / (b.Prompt / b.Requests)
+	ratio := (a.Prompt / a.FirstTokens) / (b.Prompt / b.FirstTokens)
 	return ratio > promptRatio || ratio < 1/promptRatio
 }
 
@@ -42,7 +43,7 @@ func (c *controller) workloadMoved() bool {
 	}
 	now := total(block)
 	if c.climber.Known == nil {
-		c.climber.Known = &prompts{Requests: now.Requests, Tokens: now.Prompt}
+		c.climber.Known = &prompts{Requests: now.FirstTokens, Tokens: now.Prompt}
 		return false
 	}
 	return otherWorkload(c.climber.Known.signals(), now, float64(c.settings.Trial.MinRequests))
@@ -54,7 +55,7 @@ type prompts struct {
 	Tokens   float64 `json:"tokens"`
 }
 
-func (p prompts) signals() Signals { return Signals{Requests: p.Requests, Prompt: p.Tokens} }
+func (p prompts) signals() Signals { return Signals{FirstTokens: p.Requests, Prompt: p.Tokens} }
 
 // cusum notices that the incumbent's cost has left its band.
 type cusum struct {

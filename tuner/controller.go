@@ -148,8 +148,17 @@ func (c *controller) notices(s Sample, logCost float64) (action, bool) {
 // wasBestBefore tells that the workload in view is one for which the search has
 // already found the incumbent best: then there is nothing new to search for.
 func (c *controller) wasBestBefore(s Sample) bool {
-	v := c.view(s)
-	return v.recalled != nil && *v.recalled == c.incumbent
+	m, ok := fitCurves(c.log, s.To, c.settings.Search)
+	if !ok || !c.settings.has(Curves) {
+		return false
+	}
+	// The last block alone: what came before it may be the workload that has gone.
+	sig, ok := signatureOf(total(c.recent(c.settings.blockSamples())), &m)
+	if !ok {
+		return false
+	}
+	recalled := c.recall(sig)
+	return recalled != nil && *recalled == c.incumbent
 }
 
 // note keeps the evidence behind the cost curves, whichever arm is in force.

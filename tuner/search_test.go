@@ -167,3 +167,24 @@ func TestKnownWorkloadIsNotSearchedAgain(t *testing.T) {
 		}
 	}
 }
+
+// In a burst completed requests lag behind their prompts: that is no other
+// workload. Longer prompts are, whatever is in flight.
+func TestOtherWorkload(t *testing.T) {
+	calm := Signals{Requests: 300, FirstTokens: 300, Prompt: 300 * 4000, RunningSeconds: 60}
+	for _, tc := range []struct {
+		name string
+		now  Signals
+		want bool
+	}{
+		{"a burst begins", Signals{Requests: 200, FirstTokens: 500, Prompt: 500 * 4000, RunningSeconds: 600}, false},
+		{"longer prompts", Signals{Requests: 300, FirstTokens: 300, Prompt: 300 * 8000, RunningSeconds: 60}, true},
+		{"shorter prompts", Signals{Requests: 300, FirstTokens: 300, Prompt: 300 * 2000, RunningSeconds: 60}, true},
+		{"too few to tell", Signals{Requests: 9, FirstTokens: 9, Prompt: 9 * 8000}, false},
+		{"nothing known", Signals{}, false},
+	} {
+		if got := otherWorkload(calm, tc.now, 100); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}

@@ -37,7 +37,7 @@ type switchback struct {
 	samples []store.Sample
 
 	fullBlock int       // samples in the judged part of a block
-	latest    []Signals // of the present block, minBlockSamples at most
+	latest    []Signals // of the present block, fullBlock at most
 	prolonged bool      // the candidate's first block
 	unknown   int       // in a row
 	regressed int       // in a row
@@ -85,12 +85,12 @@ func (t *switchback) begin(candidate bool, now time.Time) {
 // so that its blocks cannot be compared.
 func (t *switchback) workloadMoved(s Signals, least float64) bool {
 	t.latest = append(t.latest, s)
-	t.latest = t.latest[max(0, len(t.latest)-minBlockSamples):]
+	t.latest = t.latest[max(0, len(t.latest)-t.fullBlock):]
 	sum := Signals{}
 	for _, l := range t.latest {
 		sum = sum.plus(l)
 	}
-	return len(t.latest) == minBlockSamples && otherWorkload(t.before, sum, least)
+	return len(t.latest) == t.fullBlock && otherWorkload(t.before, sum, least)
 }
 
 // judge adds a sample of the present block that lies beyond its washout.
