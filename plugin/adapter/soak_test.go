@@ -181,7 +181,7 @@ func (s *soak) churn(ctx context.Context, random *rand.Rand) {
 }
 
 func gauge(v float64) *dto.MetricFamily {
-	return &dto.MetricFamily{Metric: []*dto.Metric{{Gauge: &dto.Gauge{Value: &v}}}}
+	return &dto.MetricFamily{Type: dto.MetricType_GAUGE.Enum(), Metric: []*dto.Metric{{Gauge: &dto.Gauge{Value: &v}}}}
 }
 
 func engineOf(random *rand.Rand) EndpointID {
@@ -194,6 +194,7 @@ func (s *soak) serve(ctx context.Context, random *rand.Rand) {
 		r := &Request{
 			Key: new(int), ID: strconv.FormatUint(random.Uint64(), 16), Endpoint: engineOf(random), Streamed: random.IntN(4) > 0,
 			Body:     bodies[random.IntN(len(bodies))](),
+			Send:     func(map[string]any) {},
 			Evidence: evidence(map[string]int{"gpu": random.IntN(8), "cpu": random.IntN(80)}),
 		}
 		r.Evidence.PromptTokens = 8192
