@@ -185,7 +185,7 @@ pools: [{name: e2e, mode: enforce, scrapeInterval: 1s, endpoints: 4, selector: '
 	}
 	before := l.requests()
 	daemon = launch(t, config)
-	daemon.await("took over 4096+2 as the incumbent")
+	daemon.await("took over 4096+2 of revision 2 as the incumbent")
 	if got := l.policy.InForce(); got.Baseline.String() != "4096+2" {
 		t.Errorf("after the restart %s is in force", got.Baseline)
 	}
