@@ -27,13 +27,19 @@ import (
 
 const pools = 100
 
-// TestManyPools runs one process with 100 pools. Prometheus never answers for one of
-// them and another's document is broken: the other 98 take their steps.
+// The sick pools: Prometheus never answers for the one, the other's document is broken.
+const (
+	unanswered = 0
+	broken     = 1
+)
+
+// TestManyPools runs one process with 100 pools, two of them sick: the other 98 take
+// their steps.
 func TestManyPools(t *testing.T) {
 	ns := namespace(t)
 	for n := range pools {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: poolName(n)}}
-		if n == 1 {
+		if n == broken {
 			cm.Data = map[string]string{"parameters.json": "oops"}
 		}
 		if _, err := admin.CoreV1().ConfigMaps(ns).Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
@@ -44,7 +50,7 @@ func TestManyPools(t *testing.T) {
 	prometheus := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		queries.Add(1)
-		if strings.Contains(string(body)+r.URL.RawQuery, poolName(0)) {
+		if strings.Contains(string(body)+r.URL.RawQuery, poolName(unanswered)) {
 			<-r.Context().Done()
 			return
 		}
@@ -120,8 +126,8 @@ func runPools(t *testing.T, ns, prometheus string) string {
 	return ""
 }
 
-// stepping are the pools that have a document of theirs in force, and when each took
-// its last step.
+// stepping are the healthy pools that have a document of theirs in force, and when each
+// took its last step.
 func stepping(t *testing.T, address string) map[string]time.Time {
 	t.Helper()
 	var status struct {
@@ -136,7 +142,8 @@ func stepping(t *testing.T, address string) map[string]time.Time {
 	}
 	found := map[string]time.Time{}
 	for _, p := range status.Pools {
-		if p.Revision > 0 && !p.At.IsZero() {
+		healthy := p.Pool != poolName(unanswered) && p.Pool != poolName(broken)
+		if healthy && p.Revision > 0 && !p.At.IsZero() {
 			found[p.Pool] = p.At
 		}
 	}
