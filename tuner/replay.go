@@ -145,6 +145,7 @@ func (p *replaying) look(ctx context.Context, at time.Time) past {
 		return out
 	}
 	out.trial = false
+	shown := map[string]float64{}
 	newest := map[model.LabelValue]model.Time{}
 	for _, row := range rows {
 		pod := row.Metric[model.LabelName(p.settings.ReplicaLabel)]
@@ -157,31 +158,36 @@ func (p *replaying) look(ctx context.Context, at time.Time) past {
 		case row.Metric[labelArm] == model.LabelValue(store.ArmCandidate):
 			out.trial = true
 		default:
-			out.set(string(row.Metric[labelName]), float64(last.Value))
+			shown[string(row.Metric[labelName])] = float64(last.Value)
 		}
+	}
+	if p, ok := ParamsShown(shown); ok {
+		out.params = p
 	}
 	return out
 }
 
-// set a parameter to what its gauge shows, if that is possible.
-func (p *past) set(name string, v float64) {
-	next := p.params
+// ParamsShown are the parameters of one arm as the plugin's gauges show them, by
+// their names; ok is false if one is missing or impossible. A plugin that does not
+// show a load policy knows store.Threshold only.
+func ParamsShown(gauges map[string]float64) (p store.Params, ok bool) {
+	tokens, hasTokens := gauges[store.NameTokens]
+	waiting, hasWaiting := gauges[store.NameWaiting]
 	switch {
-	case name == store.NameLoadPolicy && v == 1:
-		next.LoadPolicy = store.Adaptive
-	case name == store.NameLoadPolicy:
-		next.LoadPolicy = store.Threshold
-	case name == store.NameTokens && math.IsInf(v, 1):
-		next.MinExternalReusableTokens = store.Never
-	case !(v >= 0 && v <= math.MaxInt32):
-	case name == store.NameTokens:
-		next.MinExternalReusableTokens = store.Tokens(v)
-	case name == store.NameWaiting:
-		next.MaxWaitingRequests = int(v)
+	case !hasTokens || !hasWaiting, !(waiting >= 0 && waiting <= math.MaxInt32):
+		return store.Params{}, false
+	case math.IsInf(tokens, 1):
+		p.MinExternalReusableTokens = store.Never
+	case !(tokens >= 1 && tokens <= math.MaxInt32):
+		return store.Params{}, false
+	default:
+		p.MinExternalReusableTokens = store.Tokens(tokens)
 	}
-	if next.Validate() == nil {
-		p.params = next
+	p.MaxWaitingRequests = int(waiting)
+	if gauges[store.NameLoadPolicy] == 1 {
+		p.LoadPolicy = store.Adaptive
 	}
+	return p, true
 }
 
 // PluginSeries selects the series in which the plugin of a pool shows its revision.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kvtuner/kvtuner/store"
 	"github.com/kvtuner/kvtuner/tuner"
 	"github.com/kvtuner/kvtuner/tuner/connect"
 	"github.com/kvtuner/kvtuner/tuner/preflight"
@@ -41,7 +42,22 @@ func writeDetection(w io.Writer, d preflight.Detection, address string) {
 			fmt.Fprintf(w, "  # No plugin exports series for this pool: let its setting for the pool be this name.\n")
 		}
 		fmt.Fprintf(w, "  - name: %s\n    selector: %s\n    endpoints: %d\n", yamlText(p.Name), yamlText(p.Selector), p.Endpoints)
+		writeInitial(w, p)
 		fmt.Fprintf(w, "    store: {file: %s} # the file that the plugin's tuning.file names\n", yamlText("/var/lib/kvtuner/"+p.Name+".json"))
+	}
+}
+
+// writeInitial proposes what the plugin has in force, so that the first document
+// changes nothing.
+func writeInitial(w io.Writer, p preflight.Detected) {
+	switch {
+	case p.Initial == nil && p.Plugin:
+		fmt.Fprintf(w, "    # The plugin's replicas show no thresholds, or not the same ones: set initial to those of its configuration.\n")
+	case p.Initial != nil && p.Initial.LoadPolicy == store.Adaptive:
+		fmt.Fprintf(w, "    search: {adaptive: try}\n")
+		fallthrough
+	case p.Initial != nil:
+		fmt.Fprintf(w, "    initial: %s # what the plugin has in force\n", p.Initial)
 	}
 }
 

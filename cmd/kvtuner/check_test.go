@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kvtuner/kvtuner/internal/prom"
+	"github.com/kvtuner/kvtuner/store"
 	"github.com/kvtuner/kvtuner/tuner"
 	"github.com/kvtuner/kvtuner/tuner/preflight"
 )
@@ -109,6 +110,35 @@ func TestCheckUsage(t *testing.T) {
 	runs(t, exitNotFound, "check", "--config", config, "--pool", "other")
 }
 
+// The first document changes nothing, whatever is in force.
+func TestDetectProposesWhatIsInForce(t *testing.T) {
+	for _, tc := range []struct {
+		plugin  bool
+		inForce string
+		want    string
+		says    string
+	}{
+		{true, "inf+0", "inf+0", "initial: inf+0 # what"},
+		{true, "1024+8+adaptive", "1024+8+adaptive", "search: {adaptive: try}"},
+		{true, "", "1024+8", "show no thresholds, or not the same ones"},
+		{false, "", "1024+8", "No plugin exports series"},
+	} {
+		pool := preflight.Detected{Name: "p", Plugin: tc.plugin}
+		if p, err := store.ParseParams(tc.inForce); err == nil {
+			pool.Initial = &p
+		}
+		var out bytes.Buffer
+		writeDetection(&out, preflight.Detection{Preset: "vllm", EndpointLabel: "pod", Pools: []preflight.Detected{pool}}, "http://prometheus:9090")
+		c, err := tuner.LoadConfig(writeFile(t, "detected.yaml", out.String()))
+		if err != nil {
+			t.Fatalf("%+v: %v:\n%s", tc, err, &out)
+		}
+		if got := c.Pools[0].Initial.String(); got != tc.want || !strings.Contains(out.String(), tc.says) {
+			t.Errorf("%+v: initial %s:\n%s", tc, got, &out)
+		}
+	}
+}
+
 // What --detect prints is a configuration that is accepted and finds the engines.
 func TestDetectWritesAConfiguration(t *testing.T) {
 	url := serveFleet(t)
@@ -118,11 +148,14 @@ func TestDetectWritesAConfiguration(t *testing.T) {
 		t.Fatalf("%v:\n%s", err, out)
 	}
 	p := c.Pools[0]
-	if len(c.Pools) != 1 || p.Name != "qwen" || p.Selector != `namespace="llm"` || p.Endpoints != 2 || p.ScrapeInterval != sample || p.Mode != tuner.Observe {
+	if len(c.Pools) != 1 || p.Name != "qwen" || p.Selector != `namespace="llm"` || p.Endpoints != 2 || p.ScrapeInterval != sample || p.Mode != tuner.Observe || p.Initial.String() != "2048+4" {
 		t.Errorf("detected %+v", c.Pools)
 	}
+	if !strings.Contains(out, "    initial: 2048+4 # what the plugin has in force\n") {
+		t.Errorf("does not say where initial comes from:\n%s", out)
+	}
 	asJSON, _ := runs(t, 0, "check", "--detect", "--prometheus", url, "--format", "json")
-	if !json.Valid([]byte(asJSON)) || !strings.Contains(asJSON, `"preset": "vllm"`) {
+	if !json.Valid([]byte(asJSON)) || !strings.Contains(asJSON, `"preset": "vllm"`) || !strings.Contains(asJSON, `"minExternalReusableTokens": 2048`) {
 		t.Errorf("got %s", asJSON)
 	}
 	_, errs := runs(t, exitFailure, "check", "--detect", "--prometheus", "http://"+unusedAddress(t))

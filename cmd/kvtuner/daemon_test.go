@@ -119,13 +119,16 @@ type engine struct {
 
 // newPlugin is an Endpoint Picker that has a revision of the pool's document in
 // force.
+// newPlugin shows the series of a pool's plugin: its revision, and 2048+4 in force.
 func newPlugin(pool string, revision float64) *prometheus.Registry {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "selective_kv_revision", Help: "Revision in force.", ConstLabels: prometheus.Labels{"pool": pool},
-	})
-	g.Set(revision)
 	r := prometheus.NewRegistry()
-	r.MustRegister(g)
+	labels := prometheus.Labels{"pool": pool}
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "selective_kv_revision", Help: "Revision in force.", ConstLabels: labels})
+	g.Set(revision)
+	inForce := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "selective_kv_parameter", Help: "Parameters in force.", ConstLabels: labels}, []string{"arm", "name"})
+	inForce.WithLabelValues("baseline", store.NameTokens).Set(2048)
+	inForce.WithLabelValues("baseline", store.NameWaiting).Set(4)
+	r.MustRegister(g, inForce)
 	return r
 }
 

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
 
+	"github.com/kvtuner/kvtuner/store"
 	"github.com/kvtuner/kvtuner/tuner"
 )
 
@@ -32,6 +34,9 @@ type Detected struct {
 	Endpoints int    `json:"endpoints"`
 	// Plugin tells that the plugin exports series under the pool's name.
 	Plugin bool `json:"plugin"`
+	// Initial is what its replicas have in force; nil if they do not agree, or do
+	// not show it.
+	Initial *store.Params `json:"initial,omitempty"`
 }
 
 // Detect finds the preset, the labels and the pools. An error says what to do.
@@ -50,12 +55,13 @@ func Detect(ctx context.Context, o Options) (Detection, error) {
 	rows, ok := p.ask(ctx, "{%s}", p.on("running"))
 	points, _ := p.series(ctx, fmt.Sprintf("{%s}[10m]", p.on("running")))
 	plugins, alsoOK := p.ask(ctx, "count by (pool, namespace) (selective_kv_revision)")
+	initial := p.inForce(ctx)
 	if !ok || !alsoOK || p.unasked != "" {
 		return Detection{}, fmt.Errorf("looking for pools: %s", p.unasked)
 	}
 	d.EndpointLabel = cmp.Or(distinct(rows, presetOf(p.Settings).EndpointLabels), p.Settings.EndpointLabel)
 	d.Scrape = interval(points)
-	d.Pools = pools(rows, presetOf(p.Settings), d.EndpointLabel, plugins)
+	d.Pools = pools(rows, presetOf(p.Settings), d.EndpointLabel, plugins, initial)
 	return d, nil
 }
 
@@ -96,7 +102,7 @@ func (p *probe) detectPreset(ctx context.Context, d *Detection) error {
 }
 
 // pools groups engines by namespace and model.
-func pools(rows model.Vector, p tuner.Preset, endpointLabel string, plugins model.Vector) []Detected {
+func pools(rows model.Vector, p tuner.Preset, endpointLabel string, plugins model.Vector, initial map[pluginPool]*store.Params) []Detected {
 	type group struct{ namespace, model model.LabelValue }
 	namespaceLabel, modelLabel := present(rows, p.NamespaceLabels), present(rows, p.ModelLabels)
 	engines := map[group]map[model.LabelValue]bool{}
@@ -110,7 +116,11 @@ func pools(rows model.Vector, p tuner.Preset, endpointLabel string, plugins mode
 	var out []Detected
 	for g, members := range engines {
 		d := Detected{Endpoints: len(members), Selector: matchers(namespaceLabel, g.namespace, modelLabel, g.model)}
-		d.Name, d.Plugin = poolName(plugins, g.namespace, g.model)
+		at, ok := onlyPool(plugins, g.namespace)
+		d.Plugin, d.Initial, d.Name = ok, initial[at], string(at.pool)
+		if !ok {
+			d.Name = modelPool(g.model)
+		}
 		out = append(out, d)
 	}
 	slices.SortFunc(out, func(a, b Detected) int { return strings.Compare(a.Selector, b.Selector) })
@@ -139,18 +149,59 @@ func matchers(pairs ...any) string {
 	return strings.Join(out, ",")
 }
 
-// poolName is the plugin's name for the pool in the namespace, if there is one
-// and only one; else one made of the model's.
-func poolName(plugins model.Vector, namespace, modelName model.LabelValue) (name string, plugin bool) {
-	var names []string
-	for _, row := range plugins {
-		if namespace == "" || row.Metric["namespace"] == namespace {
-			names = append(names, string(row.Metric["pool"]))
+// pluginPool is a pool as the plugin's series name it.
+type pluginPool struct{ namespace, pool model.LabelValue }
+
+func poolOf(m model.Metric) pluginPool { return pluginPool{m["namespace"], m["pool"]} }
+
+// inForce are the parameters that the replicas of each pool have in force, of pools
+// whose replicas agree.
+func (p *probe) inForce(ctx context.Context) map[pluginPool]*store.Params {
+	const shown = `by (pool, namespace, name) (selective_kv_parameter{arm="baseline"})`
+	least, ok := p.ask(ctx, "min "+shown)
+	most, alsoOK := p.ask(ctx, "max "+shown)
+	if !ok || !alsoOK {
+		return nil
+	}
+	low, high := gauges(least), gauges(most)
+	out := map[pluginPool]*store.Params{}
+	for at := range low {
+		if params, ok := tuner.ParamsShown(low[at]); ok && maps.Equal(low[at], high[at]) {
+			out[at] = &params
 		}
 	}
-	if len(names) == 1 {
-		return names[0], true
+	return out
+}
+
+// gauges of each pool, by name.
+func gauges(rows model.Vector) map[pluginPool]map[string]float64 {
+	out := map[pluginPool]map[string]float64{}
+	for _, row := range rows {
+		at := poolOf(row.Metric)
+		if out[at] == nil {
+			out[at] = map[string]float64{}
+		}
+		out[at][string(row.Metric["name"])] = float64(row.Value)
 	}
+	return out
+}
+
+// onlyPool is the plugin's pool in the namespace, if there is one and only one.
+func onlyPool(plugins model.Vector, namespace model.LabelValue) (at pluginPool, ok bool) {
+	found := 0
+	for _, row := range plugins {
+		if p := poolOf(row.Metric); namespace == "" || p.namespace == namespace {
+			at, found = p, found+1
+		}
+	}
+	if found != 1 {
+		return pluginPool{}, false
+	}
+	return at, true
+}
+
+// modelPool makes a pool's name of the model's.
+func modelPool(modelName model.LabelValue) string {
 	last := string(modelName[strings.LastIndex(string(modelName), "/")+1:])
 	clean := strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' {
@@ -158,5 +209,5 @@ func poolName(plugins model.Vector, namespace, modelName model.LabelValue) (name
 		}
 		return '-'
 	}, last), "-.")
-	return cmp.Or(clean, "default"), false
+	return cmp.Or(clean, "default")
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/common/model"
 
@@ -79,25 +79,36 @@ func readSource(ctx context.Context, p *probe) {
 		return
 	}
 	rows, ok := p.ask(ctx, `%s == 1`, p.plugin("source", `source!="store"`))
+	if !ok {
+		return
+	}
+	d, err := p.Documents.Load(ctx)
 	switch {
-	case !ok:
 	case len(rows) == 0:
 		p.fine("all replicas have seen one")
-	case p.unwritten(ctx):
+	case errors.Is(err, store.ErrNotFound):
 		readStatic(ctx, p)
-	case slices.Contains(values(rows, "source"), "config"):
-		p.fail(remedy{"", "set tuning.file, or tuning.configMap, in the plugin's configuration to the document that store names; there is none before mode enforce writes the first"},
-			"replica(s) %s go by their static configuration: they have seen no document", some(values(rows, model.LabelName(p.Settings.ReplicaLabel))))
+	case !slices.Contains(values(rows, "source"), "config"):
+		p.warn(remedy{"store", "see whether the tuner runs, and whether both name the same document"}, "replica(s) %s dropped a trial by its expiry and have seen no document since", p.replicasOf(rows))
+	case err == nil && p.arriving(d):
+		p.skip("replica(s) %s go by their static configuration; the document was written %v ago and may be on its way", p.replicasOf(rows), p.age(d))
 	default:
-		p.warn(remedy{"store", "see whether the tuner runs, and whether both name the same document"}, "replica(s) %s dropped a trial by its expiry and have seen no document since", some(values(rows, model.LabelName(p.Settings.ReplicaLabel))))
+		p.fail(remedy{"", "set tuning.file, or tuning.configMap, in the plugin's configuration to the document that store names"},
+			"replica(s) %s go by their static configuration: they have seen no document", p.replicasOf(rows))
 	}
 }
 
-// unwritten tells that there is no document yet, because mode observe writes none.
-func (p *probe) unwritten(ctx context.Context) bool {
-	_, err := p.Documents.Load(ctx)
-	return p.Settings.Mode == tuner.Observe && errors.Is(err, store.ErrNotFound)
+func (p *probe) replicasOf(rows model.Vector) string {
+	return some(values(rows, model.LabelName(p.Settings.ReplicaLabel)))
 }
+
+// arrival is how long a document may take to show in the plugin's series: a mounted
+// ConfigMap is refreshed within 90 s, and then scraped.
+const arrival = 2 * time.Minute
+
+func (p *probe) arriving(d *store.Document) bool { return p.age(d).Abs() < arrival }
+
+func (p *probe) age(d *store.Document) time.Duration { return p.at.Sub(d.UpdatedAt).Round(time.Second) }
 
 // readStatic compares what the plugin's own configuration has in force with what the
 // tuner takes it to be, as long as there is no document.
@@ -106,17 +117,23 @@ func readStatic(ctx context.Context, p *probe) {
 	if !ok {
 		return
 	}
-	initial, now := p.Settings.Initial, byLabel(rows, "name")
-	tokens := float64(initial.MinExternalReusableTokens)
-	if initial.MinExternalReusableTokens == store.Never {
-		tokens = math.Inf(1)
+	initial, next := p.Settings.Initial, "mode observe writes no document. Before another mode, tuning.file or tuning.configMap of the plugin must name it"
+	if p.Settings.Mode != tuner.Observe {
+		next = "nothing has been published yet. A daemon in mode " + string(p.Settings.Mode) + " writes the first document, with these, when it starts; tuning.file or tuning.configMap of the plugin must name it"
 	}
-	if len(rows) > 0 && (now[store.NameTokens] != tokens || now[store.NameWaiting] != float64(initial.MaxWaitingRequests)) {
-		p.warn(remedy{"initial", "set it to what the plugin's configuration has, so that what is suggested is compared with what is in force"},
-			"the plugin restores from %.0f tokens while %.0f wait at most (0: no limit), the tuner takes it for %s", now[store.NameTokens], now[store.NameWaiting], initial)
-		return
+	now, known := tuner.ParamsShown(byLabel(rows, "name"))
+	switch {
+	case !known:
+		p.warn(remedy{"", "set loadPolicy: threshold in the plugin's configuration; with another it takes no document"}, "the plugin shows no thresholds: its loadPolicy has none")
+	case now == initial:
+		p.fine("static, %s: %s", initial, next)
+	case p.Settings.Mode == tuner.Observe:
+		p.warn(remedy{"initial", fmt.Sprintf("set initial: %s, so that what is suggested is compared with what is in force", now)},
+			"the plugin's configuration has %s, the tuner takes it for %s", now, initial)
+	default:
+		p.warn(remedy{"initial", fmt.Sprintf("set initial: %s, so that the first document changes nothing", now)},
+			"nothing has been published yet. The plugin's configuration has %s, the first document of mode %s will have %s, and all requests are decided by that", now, p.Settings.Mode, initial)
 	}
-	p.fine("static, %s: mode observe writes no document. Before another mode, tuning.file or tuning.configMap of the plugin must name it", initial)
 }
 
 func compareRevisions(ctx context.Context, p *probe) {
@@ -136,10 +153,16 @@ func compareRevisions(ctx context.Context, p *probe) {
 	d, err := p.Documents.Load(ctx)
 	other := remedy{"store", "let store and the plugin's tuning name the same document, and remove others"}
 	switch {
+	case errors.Is(err, store.ErrNotFound) && high == 0:
+		p.fine("nothing has been published yet, and no replica has seen a document")
+	case errors.Is(err, store.ErrNotFound) && low == high:
+		p.warn(other, "all replicas show revision %d, and there is no document here: they read another one, or it was removed", low)
 	case err != nil && low == high:
-		p.skip("all replicas show revision %d; there is no document here to compare with", low)
+		p.skip("all replicas show revision %d; the document here cannot be read", low)
 	case err == nil && high > d.Revision:
 		p.fail(other, "a replica shows revision %d, the document here has only %d: it reads another document, or this one was restored from an older copy", high, d.Revision)
+	case err == nil && low < d.Revision && p.arriving(d):
+		p.skip("replicas show revisions %d to %d; %d was written %v ago and may be on its way", low, high, d.Revision, p.age(d))
 	case low != high:
 		p.fail(other, "replicas show revisions %d to %d: a trial would compare a mixture", low, high)
 	case low < d.Revision:

@@ -27,17 +27,56 @@ func TestHealthySetUp(t *testing.T) {
 	}
 }
 
-// Before anything was published, static thresholds are as they should be.
-func TestWatchedSetUp(t *testing.T) {
-	w := healthy()
-	w.static()
-	w.drop("probe_below") // and most requests have nothing to restore
-	w.set("0+1x80", `reason="reusable"`)
-	w.set("0+9x80", "below_minimum")
-	w.set("0+9x80", "reusable_tokens_bucket")
-	for _, f := range w.look(t).Findings {
-		if f.Level == tuner.Failure || f.Level == tuner.Warning {
-			t.Errorf("%s: %s: %s (%s: %s)", f.Check, f.Level, f.Found, f.Setting, f.Fix)
+// Before anything was published, static thresholds are as they should be, and the
+// check says what will happen to them.
+func TestSetUpBeforeAnythingWasPublished(t *testing.T) {
+	for mode, says := range map[tuner.Mode]string{
+		tuner.Observe: "static, 1024+8: mode observe writes no document",
+		tuner.Propose: "static, 1024+8: nothing has been published yet. A daemon in mode propose writes the first document, with these, when it starts",
+		tuner.Enforce: "static, 1024+8: nothing has been published yet. A daemon in mode enforce writes the first document, with these, when it starts",
+	} {
+		w := healthy()
+		w.static(mode)
+		w.drop("probe_below") // and most requests have nothing to restore
+		w.set("0+1x80", `reason="reusable"`)
+		w.set("0+9x80", "below_minimum")
+		w.set("0+9x80", "reusable_tokens_bucket")
+		r := w.look(t)
+		for _, f := range r.Amiss() {
+			t.Errorf("%s: %s: %s: %s (%s: %s)", mode, f.Check, f.Level, f.Found, f.Setting, f.Fix)
+		}
+		if found := of(r, "plugin-source"); len(found) != 1 || !strings.Contains(found[0].Found, says) {
+			t.Errorf("%s: says %+v, want %q", mode, found, says)
+		}
+		if found := of(r, "revision"); len(found) != 1 || found[0].Level != tuner.Fine || !strings.Contains(found[0].Found, "nothing has been published yet") {
+			t.Errorf("%s: says %+v", mode, found)
+		}
+	}
+}
+
+// A document that was just written is not one that does not arrive.
+func TestDocumentOnItsWay(t *testing.T) {
+	for name, mutate := range map[string]func(*world){
+		"the first": func(w *world) {
+			w.static(tuner.Enforce)
+			w.document = document(1, "1024+8")
+		},
+		"another":                  func(w *world) { w.document = document(4, "1024+8") },
+		"seen by one replica only": func(w *world) { w.document = document(4, "1024+8"); w.set("4x80", "selective_kv_revision", "epp-x") },
+	} {
+		w := healthy()
+		mutate(w)
+		w.document.UpdatedAt = noon.Add(-20 * time.Second)
+		r := w.look(t)
+		for _, f := range r.Amiss() {
+			t.Errorf("%s: %s: %s: %s", name, f.Check, f.Level, f.Found)
+		}
+		if found := of(r, "revision"); len(found) != 1 || found[0].Level != tuner.Skipped || !strings.Contains(found[0].Found, "was written 20s ago") {
+			t.Errorf("%s: says %+v", name, found)
+		}
+		w.document.UpdatedAt = noon.Add(-2 * arrival)
+		if r := w.look(t); r.Worst() != tuner.Failure {
+			t.Errorf("%s, for long: %+v", name, of(r, "revision"))
 		}
 	}
 }
@@ -107,9 +146,18 @@ func TestBrokenSetUps(t *testing.T) {
 		{"replicas without a label", func(w *world) { w.settings.ReplicaLabel = "node" }, "plugin", tuner.Failure, "replicaLabel", "no label node"},
 		{"static configuration", func(w *world) { w.set("1x80", `source="config"`); w.set("0x80", `source="store"`) }, "plugin-source", tuner.Failure, "", "static configuration"},
 		{"other static thresholds than the tuner's, watched", func(w *world) {
-			w.static()
+			w.static(tuner.Observe)
 			w.settings.Initial.MinExternalReusableTokens = 2048
-		}, "plugin-source", tuner.Warning, "initial", "restores from 1024 tokens while 8 wait at most (0: no limit), the tuner takes it for 2048+8"},
+		}, "plugin-source", tuner.Warning, "initial", "configuration has 1024+8, the tuner takes it for 2048+8"},
+		{"other static thresholds than the tuner's, about to be replaced", func(w *world) {
+			w.static(tuner.Enforce)
+			w.set("Inf+0x80", `arm="baseline",name="minExternalReusableTokens"`)
+		}, "plugin-source", tuner.Warning, "initial", "has inf+8, the first document of mode enforce will have 1024+8"},
+		{"a plugin without thresholds", func(w *world) {
+			w.static(tuner.Enforce)
+			w.drop("selective_kv_parameter")
+		}, "plugin-source", tuner.Warning, "", "its loadPolicy has none"},
+		{"the document was removed", func(w *world) { w.document = nil }, "revision", tuner.Warning, "store", "all replicas show revision 3, and there is no document here"},
 		{"replicas differ", func(w *world) { w.set("2x80", "selective_kv_revision", "epp-y") }, "revision", tuner.Failure, "store", "revisions 2 to 3"},
 		{"another document", func(w *world) { w.set("9x80", "selective_kv_revision") }, "revision", tuner.Failure, "store", "the document here has only 3"},
 		{"the document does not arrive", func(w *world) { w.document.Revision = 5 }, "revision", tuner.Failure, "store", "does not arrive"},
@@ -208,27 +256,33 @@ func TestDetect(t *testing.T) {
 		selector string
 		pool     string
 		plugin   bool
+		initial  string
 	}{
-		"vllm":   {func(*world) {}, "vllm", "", "pod", `namespace="llm",model_name="qwen"`, "p", true},
-		"kserve": {func(w *world) { w.replace("vllm:", "kserve_vllm:") }, "kserve", "", "pod", `namespace="llm",model_name="qwen"`, "p", true},
+		"vllm":   {func(*world) {}, "vllm", "", "pod", `namespace="llm",model_name="qwen"`, "p", true, "1024+8"},
+		"kserve": {func(w *world) { w.replace("vllm:", "kserve_vllm:") }, "kserve", "", "pod", `namespace="llm",model_name="qwen"`, "p", true, "1024+8"},
 		"both": {func(w *world) {
 			for _, line := range slices.Clone(w.lines) {
 				if strings.HasPrefix(line, "vllm:") {
 					w.add("kserve_" + line)
 				}
 			}
-		}, "vllm", "kserve", "pod", `namespace="llm",model_name="qwen"`, "p", true},
+		}, "vllm", "kserve", "pod", `namespace="llm",model_name="qwen"`, "p", true, "1024+8"},
 		"otel": {func(w *world) {
 			w.replace("vllm:", "vllm_")
 			w.replace(`namespace="llm",pod="vllm`, `namespace="otel",pod="collector",exported_namespace="llm",exported_pod="vllm`)
-		}, "otel", "", "exported_pod", `exported_namespace="llm",model_name="qwen"`, "p", true},
-		"gie":     {func(w *world) { w.add(`inference_pool_ready_pods{pod="epp-x"} 2x80`) }, "gie", "", "pod", `namespace="llm",model_name="qwen"`, "p", true},
-		"llm-d":   {func(w *world) { w.add(`llm_d_epp_ready_endpoints{pod="epp-x"} 2x80`) }, "llm-d", "", "pod", `namespace="llm",model_name="qwen"`, "p", true},
-		"lmcache": {func(w *world) { w.add(`lmcache:num_hit_tokens_total{pod="vllm-a"} 2x80`) }, "lmcache", "", "pod", `namespace="llm",model_name="qwen"`, "p", true},
+		}, "otel", "", "exported_pod", `exported_namespace="llm",model_name="qwen"`, "p", true, "1024+8"},
+		"gie":     {func(w *world) { w.add(`inference_pool_ready_pods{pod="epp-x"} 2x80`) }, "gie", "", "pod", `namespace="llm",model_name="qwen"`, "p", true, "1024+8"},
+		"llm-d":   {func(w *world) { w.add(`llm_d_epp_ready_endpoints{pod="epp-x"} 2x80`) }, "llm-d", "", "pod", `namespace="llm",model_name="qwen"`, "p", true, "1024+8"},
+		"lmcache": {func(w *world) { w.add(`lmcache:num_hit_tokens_total{pod="vllm-a"} 2x80`) }, "lmcache", "", "pod", `namespace="llm",model_name="qwen"`, "p", true, "1024+8"},
 		"sglang": {func(w *world) { w.replace("vllm:num_requests_running", "sglang:num_running_reqs") }, "sglang", "", "pod",
-			`namespace="llm",model_name="qwen"`, "p", true},
+			`namespace="llm",model_name="qwen"`, "p", true, "1024+8"},
 		"no plugin": {func(w *world) { w.drop("selective_kv_"); w.replace(`"qwen"`, `"Org/Qwen3 32B"`) }, "vllm", "", "pod",
-			`namespace="llm",model_name="Org/Qwen3 32B"`, "Qwen3-32B", false},
+			`namespace="llm",model_name="Org/Qwen3 32B"`, "Qwen3-32B", false, "none"},
+		"never":         {func(w *world) { w.set("Inf+0x80", `name="minExternalReusableTokens"`) }, "vllm", "", "pod", `namespace="llm",model_name="qwen"`, "p", true, "inf+8"},
+		"adaptive":      {func(w *world) { w.set("1x80", `name="loadPolicy"`) }, "vllm", "", "pod", `namespace="llm",model_name="qwen"`, "p", true, "1024+8+adaptive"},
+		"no thresholds": {func(w *world) { w.drop("selective_kv_parameter") }, "vllm", "", "pod", `namespace="llm",model_name="qwen"`, "p", true, "none"},
+		"replicas differ": {func(w *world) { w.set("16x80", `name="maxWaitingRequests"`, "epp-y") }, "vllm", "", "pod",
+			`namespace="llm",model_name="qwen"`, "p", true, "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -238,9 +292,16 @@ func TestDetect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := Detected{Name: tc.pool, Selector: tc.selector, Endpoints: 2, Plugin: tc.plugin}
-			if d.Preset != tc.preset || strings.Join(d.Also, ",") != tc.also || d.EndpointLabel != tc.label || d.Scrape != every || len(d.Pools) != 1 || d.Pools[0] != want {
-				t.Errorf("found %+v", d)
+			if d.Preset != tc.preset || strings.Join(d.Also, ",") != tc.also || d.EndpointLabel != tc.label || d.Scrape != every || len(d.Pools) != 1 {
+				t.Fatalf("found %+v", d)
+			}
+			initial := "none"
+			if d.Pools[0].Initial != nil {
+				initial = d.Pools[0].Initial.String()
+			}
+			want := Detected{Name: tc.pool, Selector: tc.selector, Endpoints: 2, Plugin: tc.plugin, Initial: d.Pools[0].Initial}
+			if d.Pools[0] != want || initial != tc.initial {
+				t.Errorf("found %+v, initial %s", d, initial)
 			}
 		})
 	}

@@ -69,6 +69,9 @@ kube_pod_container_info{namespace="llm",pod="` + pod + `",image="docker.io/vllm/
 	for _, pod := range []string{"epp-x", "epp-y"} {
 		w.add(strings.NewReplacer("POD", fmt.Sprintf(`namespace="llm",pod=%q,pool="p"`, pod)).Replace(`
 selective_kv_revision{POD} 3x80
+selective_kv_parameter{POD,arm="baseline",name="minExternalReusableTokens"} 1024x80
+selective_kv_parameter{POD,arm="baseline",name="maxWaitingRequests"} 8x80
+selective_kv_parameter{POD,arm="baseline",name="loadPolicy"} 0x80
 selective_kv_source{POD,source="store"} 1x80
 selective_kv_source{POD,source="config"} 0x80
 selective_kv_decisions_total{POD,action="load",reason="reusable"} 0+7x80
@@ -92,14 +95,12 @@ kvtuner_decisions_total{namespace="ops",pod="kvtuner-0",pool="p",kind="drift"} 0
 	return w
 }
 
-// static makes it a pool in mode observe whose plugin has not seen a document.
-func (w *world) static() {
-	w.settings.Mode, w.document = tuner.Observe, nil
+// static makes it a pool whose plugin has not seen a document, for there is none.
+func (w *world) static(mode tuner.Mode) {
+	w.settings.Mode, w.document = mode, nil
 	w.set("1x80", `source="config"`)
 	w.set("0x80", `source="store"`)
 	w.set("0x80", "selective_kv_revision")
-	w.add(`selective_kv_parameter{namespace="llm",pod="epp-x",pool="p",arm="baseline",name="minExternalReusableTokens"} 1024x80
-selective_kv_parameter{namespace="llm",pod="epp-x",pool="p",arm="baseline",name="maxWaitingRequests"} 8x80`)
 }
 
 func document(revision int64, params string) *store.Document {
@@ -107,7 +108,7 @@ func document(revision int64, params string) *store.Document {
 	if err != nil {
 		panic(err)
 	}
-	return &store.Document{APIVersion: store.APIVersion, Pool: "p", Revision: revision, UpdatedAt: noon, Baseline: p}
+	return &store.Document{APIVersion: store.APIVersion, Pool: "p", Revision: revision, UpdatedAt: noon.Add(-time.Hour), Baseline: p}
 }
 
 func (w *world) add(lines string) {
