@@ -95,6 +95,7 @@ func (t *Tuner) meetDocument(ctx context.Context, now time.Time) error {
 	if d.Revision == t.document.Revision {
 		did = "edited"
 	}
+	t.beside = t.o.Settings.Mode == Observe
 	former, c := t.control.incumbent, t.control
 	incumbent, _ := t.o.Settings.clamp(d.Baseline)
 	t.pending, t.attempt, t.document, t.halted = action{}, nil, d, false

@@ -81,8 +81,12 @@ func (k checkpoint) restore(c *controller, d *store.Document) {
 }
 
 // saveCheckpoint writes what a successor needs; in observe mode that is nothing
-// but a pause.
+// but a pause, and beside a tuner that writes not even that: it would be paused by
+// its next start, and what it saves meanwhile could be lost.
 func (t *Tuner) saveCheckpoint(ctx context.Context) error {
+	if t.beside {
+		return nil
+	}
 	if t.o.Settings.Mode == Observe {
 		return t.saveOrders(ctx)
 	}

@@ -26,7 +26,7 @@ type metrics struct {
 	cost            prometheus.Gauge
 }
 
-func newMetrics(r prometheus.Registerer, pool string) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, pool string, mode Mode) (*metrics, error) {
 	labels := prometheus.Labels{"pool": pool}
 	counter := func(name, help string, names ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, names)
@@ -51,11 +51,13 @@ func newMetrics(r prometheus.Registerer, pool string) (*metrics, error) {
 		paused: gauge("kvtuner_paused", "1 while an operator's pause is in force."),
 		cost:   gauge("kvtuner_cost_seconds", "The objective of the last usable sample: seconds a request costs, lower is better."),
 	}
+	inMode := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kvtuner_mode", Help: "1 for the pool's mode.", ConstLabels: labels}, []string{"mode"})
+	inMode.WithLabelValues(string(mode)).Set(1)
 	m.cost.Set(math.NaN()) // not known, which is not 0
 	for _, kind := range store.Kinds() {
 		m.decisions.WithLabelValues(string(kind)) // so that increase() sees the first
 	}
-	for _, c := range []prometheus.Collector{m.steps, m.samples, m.decisions, m.publishFailures, m.lastStep, m.ready, m.revision, m.parameter, m.bound, m.trial, m.paused, m.cost} {
+	for _, c := range []prometheus.Collector{m.steps, m.samples, m.decisions, m.publishFailures, m.lastStep, m.ready, m.revision, m.parameter, m.bound, m.trial, m.paused, m.cost, inMode} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("pool %q: registering the tuner's metrics (is there another pool of that name?): %w", pool, err)
 		}

@@ -13,7 +13,7 @@ import (
 // A counter born with its first event hides that event from increase().
 func TestDecisionsOfEveryKindAreCountedFromZero(t *testing.T) {
 	r := prometheus.NewRegistry()
-	m, err := newMetrics(r, "p")
+	m, err := newMetrics(r, "p", Enforce)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestDecisionsOfEveryKindAreCountedFromZero(t *testing.T) {
 
 func TestBoundsAreExported(t *testing.T) {
 	r := prometheus.NewRegistry()
-	m, err := newMetrics(r, "p")
+	m, err := newMetrics(r, "p", Enforce)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,6 +95,29 @@ func TestPauseInObserveModeLeavesTheCheckpointAlone(t *testing.T) {
 	}
 }
 
+// Beside a tuner that writes, the checkpoint is not the observer's to pause.
+func TestPauseBesideATunerThatWrites(t *testing.T) {
+	f := newFixture(t, nil)
+	f.steps(10)
+	theirs, err := f.docs.LoadCheckpoint(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.adjust = func(s *Settings) { s.Mode = Observe }
+	f.restart()
+	f.steps(2)
+	f.put(func(d *store.Document) { d.Baseline = goodTokens })
+	f.steps(1)
+	f.mustObey(Command{Verb: Pause})
+	f.steps(2)
+	if same, _ := f.docs.LoadCheckpoint(t.Context()); string(same) != string(theirs) {
+		t.Errorf("an observer wrote the checkpoint:\n%s", same)
+	}
+	if f.tuner.Status().Paused == nil {
+		t.Error("the observer is not paused")
+	}
+}
+
 func TestKnownGoodSurvivesARestart(t *testing.T) {
 	f := newFixture(t, nil)
 	f.steps(10)

@@ -65,6 +65,7 @@ type Tuner struct {
 	attempt  *store.Document // whose writing failed, or seemed to
 	unsaved  bool            // the checkpoint is out of date
 	halted   bool            // by the store's kill switch
+	beside   bool            // another tuner: it writes while this one observes
 	last     time.Time       // end of the last window
 	seq      uint64
 
@@ -85,7 +86,7 @@ func New(o Options) (*Tuner, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(o.Registerer, o.Settings.Name)
+	m, err := newMetrics(o.Registerer, o.Settings.Name, o.Settings.Mode)
 	if err != nil {
 		return nil, err
 	}

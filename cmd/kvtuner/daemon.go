@@ -144,7 +144,7 @@ func (d *daemon) buildTuners(c tuner.Config, api *connect.Client, r prometheus.R
 // buildTuner puts the pool's documents where the configuration wants them.
 func (d *daemon) buildTuner(p tuner.PoolConfig, o tuner.Options) (*tuner.Tuner, error) {
 	if p.Store.File != "" {
-		o.Documents = &lateFile{o: store.FileOptions{Path: p.Store.File, Pool: p.Name, Logger: d.log}}
+		o.Documents = &lateFile{o: store.FileOptions{Path: p.Store.File, Pool: p.Name, Logger: d.log}, observing: p.Mode == tuner.Observe}
 		return tuner.New(o)
 	}
 	documents, err := d.cluster.documents(p)

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -222,7 +223,7 @@ listen: 127.0.0.1:0
 prometheus: {url: "http://%s"}
 history: {path: %q}
 pools:
-- {name: unmounted, scrapeInterval: 20s, store: {file: %q}}
+- {name: unmounted, mode: enforce, scrapeInterval: 20s, store: {file: %q}}
 - {name: blind, scrapeInterval: 15s, store: {file: %q}}
 `, unusedAddress(t), filepath.Join(dir, "history.db"), filepath.Join(late, "params.json"), filepath.Join(dir, "blind.json")))
 	r.step(20*time.Second, fixtureTime)
@@ -240,6 +241,57 @@ pools:
 	if err := r.stop(); err != nil {
 		t.Errorf("stopping: %v", err)
 	}
+}
+
+// An observer reads beside the tuner that writes: it needs no right to write, leaves
+// nothing behind, and sees what the other has in force.
+func TestObserverBesideATuner(t *testing.T) {
+	checkLeaks(t)
+	dir := t.TempDir()
+	shared := filepath.Join(dir, "shared")
+	config := func(mode string) string {
+		return fmt.Sprintf(`
+listen: 127.0.0.1:0
+prometheus: {url: "http://%s"}
+history: {path: %q}
+pools: [{name: qwen, mode: %s, initial: 2048+4, store: {file: %q}}]
+`, unusedAddress(t), filepath.Join(dir, mode+".db"), mode, filepath.Join(shared, "qwen.json"))
+	}
+	observer := start(t, config("observe"))
+	observer.step(sample, fixtureTime)
+	observer.expect("/api/v1/decisions", 200, "no document existed")
+	if _, err := os.Stat(shared); err == nil {
+		t.Error("the observer made the folder")
+	}
+	if err := os.Mkdir(shared, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	enforcing := start(t, config("enforce"))
+	enforcing.step(sample, fixtureTime)
+	written := names(t, shared)
+	observer.step(sample, fixtureTime.Add(sample))
+	observer.expect("/api/v1/decisions", 200, "someone else wrote revision 1")
+	if got := names(t, shared); !slices.Equal(got, written) {
+		t.Errorf("the observer left %v, the tuner %v", got, written)
+	}
+	for _, r := range []*running{observer, enforcing} {
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]string, len(entries))
+	for i, e := range entries {
+		out[i] = e.Name()
+	}
+	return out
 }
 
 // unusedAddress refuses connections: it was free a moment ago.

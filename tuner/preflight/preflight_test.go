@@ -81,6 +81,21 @@ func TestDocumentOnItsWay(t *testing.T) {
 	}
 }
 
+// Neither a standby nor an observer beside the tuner is a second writer, and an
+// observer needs no right to write.
+func TestTunersThatWriteNothing(t *testing.T) {
+	w := healthy()
+	w.add(`kvtuner_ready{namespace="ops",pod="standby",pool="p"} 0x80
+kvtuner_mode{namespace="ops",pod="standby",pool="p",mode="enforce"} 1x80
+kvtuner_ready{namespace="ops",pod="observer",pool="p"} 1x80
+kvtuner_mode{namespace="ops",pod="observer",pool="p",mode="observe"} 1x80
+kvtuner_decisions_total{namespace="ops",pod="observer",pool="p",kind="drift"} 0+1x80`)
+	w.settings.Mode, w.writable = tuner.Observe, map[string]error{"store": errTest}
+	for _, f := range w.look(t).Amiss() {
+		t.Errorf("%s: %s: %s", f.Check, f.Level, f.Found)
+	}
+}
+
 // Each broken set-up, by the check that finds it.
 func TestBrokenSetUps(t *testing.T) {
 	for _, tc := range []struct {
@@ -175,10 +190,6 @@ func TestBrokenSetUps(t *testing.T) {
 		{"the plugin serves others, too", func(w *world) { w.set("0+30x80", `reason="reusable"`) }, "coverage", tuner.Warning, "selector", "also decides for others"},
 		{"engines ignore the field", func(w *world) { w.set("0+500x80", "cost_computed") }, "effect", tuner.Failure, "", "told to recompute 1500 tokens had 250 computed"},
 		{"the store cannot be written", func(w *world) { w.writable = map[string]error{"store": errTest} }, "store", tuner.Failure, "store", "refused"},
-		{"nor in observe mode, later", func(w *world) {
-			w.writable = map[string]error{"store": errTest}
-			w.settings.Mode = tuner.Observe
-		}, "store", tuner.Warning, "store", "refused"},
 		{"the history cannot be written", func(w *world) { w.writable = map[string]error{"history.path": errTest} }, "history", tuner.Failure, "history.path", "refused"},
 		{"a checkpoint that is none", func(w *world) { w.checkpoint = []byte("{") }, "checkpoint", tuner.Failure, "store", "cannot be read"},
 		{"a document from a backup", func(w *world) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -16,7 +17,7 @@ func readDocument(ctx context.Context, p *probe) {
 	d, err := p.Documents.Load(ctx)
 	switch broken := p.unwritable("store"); {
 	case errors.Is(err, store.ErrNotFound) && broken == nil:
-		p.fine("there is no document yet; mode enforce writes the first from %s", p.Settings.Initial)
+		p.fine("there is no document yet; modes propose and enforce write the first from %s", p.Settings.Initial)
 	case errors.Is(err, store.ErrNotFound):
 	case err != nil:
 		p.fail(remedy{"store", "repair the document or remove it; it is never overwritten unread"}, "%v", err)
@@ -26,7 +27,7 @@ func readDocument(ctx context.Context, p *probe) {
 	if broken := p.unwritable("store"); broken != nil && p.Settings.Mode != tuner.Observe {
 		p.fail(remedy{"store", "put the document where this user can create files; a mounted ConfigMap is read-only"}, "%v", broken)
 	} else if broken != nil {
-		p.warn(remedy{"store", "create its folder, or put the document where this user can create files: a file's lock is there in every mode; a ConfigMap is written only in others than observe"}, "%v", broken)
+		p.fine("mode observe only reads it; another mode needs it writable, and so does a pause: %v", broken)
 	}
 }
 
@@ -75,11 +76,14 @@ func readCheckpoint(ctx context.Context, p *probe) {
 const driftsAnHour = 2
 
 func countOwners(ctx context.Context, p *probe) {
-	rows, ok := p.ask(ctx, "kvtuner_ready{pool=%q}", p.Settings.Name)
+	// Standbys are not ready. An observer beside the tuner writes nothing, and takes
+	// whatever that writes for drift.
+	observers := fmt.Sprintf(`unless ignoring(mode, kind) kvtuner_mode{pool=%q,mode="observe"}`, p.Settings.Name)
+	rows, ok := p.ask(ctx, "(kvtuner_ready{pool=%q} == 1) %s", p.Settings.Name, observers)
 	if !ok {
 		return
 	}
-	drifts, ok := p.number(ctx, `sum(increase(kvtuner_decisions_total{pool=%q,kind="drift"}[1h]))`, p.Settings.Name)
+	drifts, ok := p.number(ctx, `sum(increase(kvtuner_decisions_total{pool=%q,kind="drift"}[1h]) %s)`, p.Settings.Name, observers)
 	one := remedy{"pools", "let one tuner own the pool: stop the other, or give it a name and a document of its own"}
 	switch tuners := len(rows); {
 	case !ok:
@@ -88,7 +92,7 @@ func countOwners(ctx context.Context, p *probe) {
 	case drifts > driftsAnHour:
 		p.warn(one, "someone else has written the document %.0f times in the last hour", drifts)
 	default:
-		p.fine("%d tuner(s) of this pool are scraped", tuners)
+		p.fine("%d tuner(s) that may write are scraped", tuners)
 	}
 }
 
