@@ -115,7 +115,11 @@ func OpenHistory(o HistoryOptions) (*History, error) {
 }
 
 func (h *History) open() error {
-	if info, err := os.Stat(h.o.Path); h.o.ReadOnly && err == nil && info.Size() == 0 {
+	switch info, err := os.Stat(h.o.Path); {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		return refuse("path", h.o.Path, "the file of a history, such as kvtuner-history.db; this is a folder or a device")
+	case h.o.ReadOnly && info.Size() == 0:
 		return fmt.Errorf("the file is empty: %w", ErrNotFound)
 	}
 	db, err := bbolt.Open(h.o.Path, 0o644, &bbolt.Options{Timeout: h.o.LockTimeout, ReadOnly: h.o.ReadOnly})

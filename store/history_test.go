@@ -265,7 +265,7 @@ func TestHistoryRefusesToOpen(t *testing.T) {
 		"nothing to read":  {store.HistoryOptions{Path: filepath.Join(dir, "h.db"), ReadOnly: true}, "not found"},
 		"empty":            {store.HistoryOptions{Path: empty, ReadOnly: true}, "the file is empty: not found"},
 		"no database":      {store.HistoryOptions{Path: text}, "corrupt"},
-		"a directory":      {store.HistoryOptions{Path: dir}, "is a directory"},
+		"a directory":      {store.HistoryOptions{Path: dir}, "a folder or a device"},
 	} {
 		if _, err := store.OpenHistory(test.o); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: got %v, want it to say %q", name, err, test.says)

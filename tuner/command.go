@@ -85,7 +85,7 @@ func (c Command) Validate() error {
 	case len(c.Reason) > MaxReason || !printable(c.Reason):
 		return wrong("reason", c.Reason, fmt.Sprintf("at most %d bytes without control characters", MaxReason))
 	case c.For != 0 && (c.Verb != Pause || c.For < minPause || c.For > maxPause):
-		return wrong("for", c.For.String(), fmt.Sprintf("%v to %v, of a pause", minPause, maxPause))
+		return wrong("for", c.For.String(), "1m to 365d, of a pause")
 	case c.Verb == Revert && c.Target != ToKnownGood && c.Target != ToInitial && c.Target != ToRecord:
 		return wrong("to", string(c.Target), "known-good, initial, or the ID of a decision")
 	case (c.Verb == Approve || c.Verb == Reject) && c.Proposal == "":

@@ -35,22 +35,38 @@ func intervalChart(i store.Interval) string {
 // what an operator looks at first.
 var charted = []string{"costSeconds", "ttftMeanSeconds", "waiting"}
 
-// levels of a sample's bar, from the lowest of all samples to the highest.
-var levels = []rune("▁▂▃▄▅▆▇█")
+// glyphs are what samples are drawn with: levels from the lowest of all samples to
+// the highest, and a mark for an idle one.
+type glyphs struct {
+	levels []rune
+	idle   rune
+}
+
+// drawn are the glyphs that the locale has.
+func drawn() glyphs {
+	if speaksUTF8() {
+		return glyphs{[]rune("▁▂▃▄▅▆▇█"), '·'}
+	}
+	return glyphs{[]rune("_.:-=+*#"), 'i'}
+}
+
+// bar of a value between low and high.
+func (g glyphs) bar(v, low, high float64) rune { return g.levels[cell(v, low, high, len(g.levels)-1)] }
 
 // chartSamples draws samples over time, a row for each arm.
 func chartSamples(w io.Writer, samples []store.Sample) {
 	if len(samples) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nSamples, %s to %s (· idle, ? unknown, blank: the other arm)\n",
-		stamp(samples[0].Time), stamp(samples[len(samples)-1].Time))
+	g := drawn()
+	fmt.Fprintf(w, "\nSamples, %s to %s (%c lowest, %c highest, %c idle, ? unknown, blank: the other arm)\n",
+		stamp(samples[0].Time), stamp(samples[len(samples)-1].Time), g.levels[0], g.levels[len(g.levels)-1], g.idle)
 	for _, name := range charted {
-		chartSignal(w, name, samples)
+		g.chart(w, name, samples)
 	}
 }
 
-func chartSignal(w io.Writer, name string, samples []store.Sample) {
+func (g glyphs) chart(w io.Writer, name string, samples []store.Sample) {
 	low, high, ok := span(name, samples)
 	if !ok {
 		return
@@ -59,7 +75,7 @@ func chartSignal(w io.Writer, name string, samples []store.Sample) {
 	for start := 0; start < len(samples); start += bandCells {
 		band := samples[start:min(start+bandCells, len(samples))]
 		for _, arm := range []store.Arm{store.ArmBaseline, store.ArmCandidate} {
-			if cells, any := bars(name, arm, band, low, high); any {
+			if cells, any := g.bars(name, arm, band, low, high); any {
 				fmt.Fprintf(w, "    %-9s %s\n", arm, strings.TrimRight(cells, " "))
 			}
 		}
@@ -78,7 +94,7 @@ func span(name string, samples []store.Sample) (low, high float64, ok bool) {
 }
 
 // bars has a cell for each sample; any is false if none is of the arm.
-func bars(name string, arm store.Arm, samples []store.Sample, low, high float64) (cells string, any bool) {
+func (g glyphs) bars(name string, arm store.Arm, samples []store.Sample, low, high float64) (cells string, any bool) {
 	var b strings.Builder
 	for _, s := range samples {
 		if s.Arm != arm {
@@ -86,20 +102,20 @@ func bars(name string, arm store.Arm, samples []store.Sample, low, high float64)
 			continue
 		}
 		any = true
-		b.WriteRune(bar(name, s, low, high))
+		b.WriteRune(g.sample(name, s, low, high))
 	}
 	return b.String(), any
 }
 
-func bar(name string, s store.Sample, low, high float64) rune {
+func (g glyphs) sample(name string, s store.Sample, low, high float64) rune {
 	v, has := s.Signals[name]
 	switch {
 	case s.State == store.StateIdle:
-		return '·'
+		return g.idle
 	case !has:
 		return '?'
 	default:
-		return levels[cell(v, low, high, len(levels)-1)]
+		return g.bar(v, low, high)
 	}
 }
 

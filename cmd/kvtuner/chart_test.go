@@ -37,7 +37,7 @@ func TestChartsTakeAnyNumber(t *testing.T) {
 			return store.Sample{Arm: store.ArmBaseline, State: store.StateOK, Signals: map[string]float64{"waiting": number.Draw(t, "waiting")}}
 		}), 1, 2*bandCells).Draw(t, "samples")
 		low, high, _ := span("waiting", samples)
-		cells, any := bars("waiting", store.ArmBaseline, samples, low, high)
+		cells, any := drawn().bars("waiting", store.ArmBaseline, samples, low, high)
 		if !any || utf8.RuneCountInString(cells) != len(samples) {
 			t.Errorf("%d cells for %d samples", utf8.RuneCountInString(cells), len(samples))
 		}
@@ -50,6 +50,30 @@ func TestNumberIsShortAndExact(t *testing.T) {
 	} {
 		if got := number(v); got != want {
 			t.Errorf("%v: got %s, want %s", v, got, want)
+		}
+	}
+}
+
+func TestLocaleSaysWhatCanBeShown(t *testing.T) {
+	for _, tc := range []struct {
+		all, ctype, lang string
+		want             string
+	}{
+		{"", "", "", "a +/- b -> \\u00e9\\x1b"},
+		{"", "", "de_DE.UTF-8", "a ± b → é\\x1b"},
+		{"", "en_US.utf8", "C", "a ± b → é\\x1b"},
+		{"C", "en_US.utf8", "de_DE.UTF-8", "a +/- b -> \\u00e9\\x1b"},
+		{"", "", "de_DE.ISO-8859-1", "a +/- b -> \\u00e9\\x1b"},
+	} {
+		t.Setenv("LC_ALL", tc.all)
+		t.Setenv("LC_CTYPE", tc.ctype)
+		t.Setenv("LANG", tc.lang)
+		if got := printable("a ± b → é\x1b"); got != tc.want {
+			t.Errorf("%+v: got %s", tc, got)
+		}
+		wide := utf8.RuneCountInString(string(drawn().levels)) != len(string(drawn().levels))
+		if wide != speaksUTF8() || len(drawn().levels) != 8 {
+			t.Errorf("%+v: drawn with %s", tc, string(drawn().levels))
 		}
 	}
 }

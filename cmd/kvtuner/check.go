@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -170,12 +171,13 @@ func writeReports(w io.Writer, reports []preflight.Report, format string) error 
 	if format == "json" {
 		return writeJSON(w, map[string]any{"pools": reports})
 	}
+	text := newTextWidth(w)
 	return writeText(w, func(w io.Writer) {
 		for i, r := range reports {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			writeReport(w, r)
+			writeReport(w, r, text)
 		}
 	})
 }
@@ -184,13 +186,13 @@ func writeReports(w io.Writer, reports []preflight.Report, format string) error 
 // reader.
 var marks = map[tuner.Level]string{tuner.Fine: "ok", tuner.Skipped: "-", tuner.Warning: "WARN", tuner.Failure: "FAIL"}
 
-func writeReport(w io.Writer, r preflight.Report) {
+func writeReport(w io.Writer, r preflight.Report, width textWidth) {
 	fmt.Fprintf(w, "pool %s, as of %s\n\n", r.Pool, stamp(r.At))
 	for rest := r.Findings; len(rest) > 0; {
 		same := alike(rest)
-		writeFinding(w, "  ", rest[0])
+		width.finding(w, "  ", rest[0])
 		if len(same) > 0 {
-			writeFinding(w, "  ", tuner.Finding{Check: "the same", Level: tuner.Skipped, Found: strings.Join(same, ", ")})
+			width.finding(w, "  ", tuner.Finding{Check: "the same", Level: tuner.Skipped, Found: strings.Join(same, ", ")})
 		}
 		rest = rest[1+len(same):]
 	}
@@ -209,10 +211,23 @@ func alike(findings []tuner.Finding) []string {
 	return names
 }
 
-// writeFinding is what was found, and under it what to do.
-func writeFinding(w io.Writer, indent string, f tuner.Finding) {
+// textWidth is how wide a text is at most, in columns: as the terminal, within
+// what can be read.
+type textWidth int
+
+const (
+	narrowest = 50
+	widest    = 100
+)
+
+func newTextWidth(w io.Writer) textWidth {
+	return textWidth(min(max(terminalWidth(w, widest), narrowest), widest))
+}
+
+// finding is what was found, and under it what to do.
+func (t textWidth) finding(w io.Writer, indent string, f tuner.Finding) {
 	head := fmt.Sprintf("%s%-6s%-16s", indent, marks[f.Level], f.Check)
-	fmt.Fprintf(w, "%s%s\n", head, wrapped(oneLine(f.Found), len(head)))
+	fmt.Fprintf(w, "%s%s\n", head, t.wrapped(oneLine(f.Found), len(head)))
 	if f.Fix == "" {
 		return
 	}
@@ -220,20 +235,18 @@ func writeFinding(w io.Writer, indent string, f tuner.Finding) {
 	if f.Setting != "" {
 		remedy = f.Setting + ": " + remedy
 	}
-	fmt.Fprintf(w, "%*s-> %s\n", len(head), "", wrapped(remedy, len(head)+3))
+	fmt.Fprintf(w, "%*s-> %s\n", len(head), "", t.wrapped(remedy, len(head)+3))
 }
 
-// textWidth is how wide a report is at most.
-const textWidth = 100
-
 // wrapped breaks a text at spaces, further lines indented.
-func wrapped(text string, indent int) string {
+func (t textWidth) wrapped(text string, indent int) string {
 	var b strings.Builder
 	column := indent
 	for i, word := range strings.Fields(text) {
+		length := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:
-		case column+1+len(word) > textWidth:
+		case column+1+length > int(t):
 			b.WriteString("\n" + strings.Repeat(" ", indent))
 			column = indent
 		default:
@@ -241,7 +254,7 @@ func wrapped(text string, indent int) string {
 			column++
 		}
 		b.WriteString(word)
-		column += len(word)
+		column += length
 	}
 	return b.String()
 }

@@ -79,12 +79,31 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(out) {
-		if len(line) > textWidth+40 { // one word may stand out
+		if len(line) > widest+40 { // one word may stand out
 			t.Errorf("a line of %d columns: %s", len(line), line)
 		}
 	}
 	if !strings.Contains(errs, "error(s)") {
 		t.Errorf("stderr: %s", errs)
+	}
+}
+
+// A report fits the terminal; elsewhere it is as wide as can be read.
+func TestReportFitsTheTerminal(t *testing.T) {
+	f := tuner.Finding{Check: "engines", Level: tuner.Failure, Setting: "selector", Found: strings.Repeat("wörd ", 60), Fix: strings.Repeat("do so ", 40)}
+	for columns, want := range map[textWidth]int{80: 80, 50: 50, 100: 100} {
+		var out bytes.Buffer
+		columns.finding(&out, "  ", f)
+		longest := 0
+		for line := range strings.Lines(out.String()) {
+			longest = max(longest, len([]rune(strings.TrimSuffix(line, "\n"))))
+		}
+		if longest > want || longest < want-6 {
+			t.Errorf("%d columns: the longest line has %d", columns, longest)
+		}
+	}
+	if got := newTextWidth(&bytes.Buffer{}); got != widest {
+		t.Errorf("piped: %d columns", got)
 	}
 }
 

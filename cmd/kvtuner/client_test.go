@@ -37,7 +37,7 @@ func TestSkippedChecksAreToldTogether(t *testing.T) {
 	writeReport(&out, preflight.Report{Pool: "p", Findings: []tuner.Finding{
 		{Check: "prometheus", Level: tuner.Failure, Found: "no answer"}, skipped("clock"), skipped("engines"), skipped("slo"),
 		{Check: "store", Level: tuner.Fine, Found: "fine"}, skipped("sample"),
-	}})
+	}}, widest)
 	_, got, _ := strings.Cut(out.String(), "\n\n")
 	want := `  FAIL  prometheus      no answer
   -     clock           not known: no answer

@@ -123,6 +123,9 @@ while.`,
 
 func (o *order) sends(v tuner.Verb) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
+		if err := o.check(v); err != nil {
+			return usage(fmt.Errorf("--%w", err)) // which names the flag first
+		}
 		c, err := newClient(*o.daemon)
 		if err != nil {
 			return err
@@ -136,6 +139,18 @@ func (o *order) sends(v tuner.Verb) func(*cobra.Command, []string) error {
 		}
 		return o.tell(cmd.OutOrStdout(), r)
 	}
+}
+
+// check what the daemon would refuse, before it is asked.
+func (o *order) check(v tuner.Verb) error {
+	c := tuner.Command{Verb: v, Actor: "operator", Reason: strings.TrimSpace(o.body.Reason), Target: tuner.ToKnownGood, Proposal: "waiting"}
+	if f := o.cmd.Flags().Lookup("for"); f != nil && f.Changed {
+		var err error
+		if c.For, err = web.ParseFor(o.body.For); err != nil {
+			return err
+		}
+	}
+	return c.Validate()
 }
 
 // fill in the pool, if there is one only, and the proposal that waits.

@@ -268,10 +268,10 @@ pools: [{name: qwen, mode: %s, initial: 2048+4, store: {file: %q}}]
 	}
 	enforcing := start(t, config("enforce"))
 	enforcing.step(sample, fixtureTime)
-	written := names(t, shared)
+	written := filesIn(t, shared)
 	observer.step(sample, fixtureTime.Add(sample))
 	observer.expect("/api/v1/decisions", 200, "someone else wrote revision 1")
-	if got := names(t, shared); !slices.Equal(got, written) {
+	if got := filesIn(t, shared); !slices.Equal(got, written) {
 		t.Errorf("the observer left %v, the tuner %v", got, written)
 	}
 	for _, r := range []*running{observer, enforcing} {
@@ -281,7 +281,7 @@ pools: [{name: qwen, mode: %s, initial: 2048+4, store: {file: %q}}]
 	}
 }
 
-func names(t *testing.T, dir string) []string {
+func filesIn(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {

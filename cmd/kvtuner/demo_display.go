@@ -30,7 +30,7 @@ type display struct {
 }
 
 func newDisplay(w io.Writer, seed uint64, phases []pages.Phase) *display {
-	return &display{w: w, inPlace: isTerminal(w), width: terminalWidth(w), seed: seed, phases: phases}
+	return &display{w: w, inPlace: isTerminal(w), width: terminalWidth(w, 80), seed: seed, phases: phases}
 }
 
 // show is told each step of the run.
@@ -130,9 +130,10 @@ func sparkline(values []float64, format string) string {
 	for _, v := range values {
 		low, high = min(low, v), max(high, v)
 	}
+	g := drawn()
 	var b strings.Builder
 	for _, v := range values {
-		b.WriteRune(levels[cell(v, low, high, len(levels)-1)])
+		b.WriteRune(g.bar(v, low, high))
 	}
 	pad := strings.Repeat(" ", sparkCells-len(values))
 	return b.String() + pad + " " + fmt.Sprintf(format, values[len(values)-1])
@@ -144,7 +145,7 @@ func clip(s string, width int) string {
 	if len(r) <= max(width, 1) {
 		return s
 	}
-	return string(r[:max(width, 1)-1]) + "…"
+	return string(r[:max(width, 1)-1]) + printable("…")
 }
 
 // draw replaces the last picture.

@@ -75,6 +75,7 @@ func TestPlainLinesTellPhasesAndDecisions(t *testing.T) {
 }
 
 func TestSparkline(t *testing.T) {
+	t.Setenv("LC_ALL", "C.UTF-8")
 	for _, tt := range []struct {
 		values []float64
 		want   string

@@ -64,7 +64,7 @@ func explainCurves(w io.Writer, curves []store.CurveBucket) {
 	}
 	fmt.Fprintln(w, "\nCost of a request by reusable tokens: restoring adds to its TTFT, recomputing delays all")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  from tokens\trequests\trestore\t±\trecompute")
+	fmt.Fprintln(t, "  from tokens\trequests\trestore\tstd. error\trecompute")
 	for _, b := range curves {
 		restore, spread := "not seen", ""
 		if b.RestoreSeconds != nil && b.StandardError != nil {

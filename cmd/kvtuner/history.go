@@ -37,6 +37,9 @@ before now such as 90m or 7d; --since is inclusive, --until is not.`,
 	completeKinds(cmd)
 	cmd.Flags().Var(output, "output", "form of the output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if _, err := web.ParseFilter(filter(), time.Now()); err != nil {
+			return usage(fmt.Errorf("--%w", err)) // which names the flag first
+		}
 		return from.read(func(r records) error {
 			found, err := r.list(cmd.Context(), filter())
 			if err != nil {

@@ -74,5 +74,6 @@ tell it what to do.
 		newCalibrateCommand(),
 		newVersionCommand(),
 	)
+	strict(root)
 	return root
 }

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the command lines of testdata/script against a daemon's API
 // with the records of fixture_test.go. A script has the variables ADDRESS and
-// HOST of that API, READY of one whose pools are all ready, OTHER of another
+// HOST of that API, LONG, 800 characters, READY of one whose pools are all ready, OTHER of another
 // service, TOKENS, the operators alice and bob of the first two, LOCKED, a history that a daemon holds, and DB, one that none holds.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -70,6 +70,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func setupScript(env *testscript.Env) error {
+	env.Setenv("LC_ALL", "C.UTF-8")
+	env.Setenv("LONG", strings.Repeat("why ", 200))
 	env.Setenv("TOKENS", filepath.Join(env.WorkDir, "operators"))
 	if err := os.WriteFile(env.Getenv("TOKENS"), []byte("alice 0123456789abcdef\nbob fedcba9876543210\n"), 0o600); err != nil {
 		return err

@@ -67,15 +67,16 @@ func writeStatus(w io.Writer, s web.StatusResponse, form string) error {
 	if form == "json" {
 		return writeJSON(w, s)
 	}
+	width := newTextWidth(w)
 	return writeText(w, func(w io.Writer) {
 		fmt.Fprintf(w, "kvtuner %s, %d pool(s)\n", s.Version, len(s.Pools))
 		for _, p := range s.Pools {
-			writePool(w, p)
+			writePool(w, p, width)
 		}
 	})
 }
 
-func writePool(w io.Writer, s web.PoolStatus) {
+func writePool(w io.Writer, s web.PoolStatus, width textWidth) {
 	fmt.Fprintf(w, "\npool %s\n", s.Pool)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, value string) { fmt.Fprintf(t, "  %s\t%s\n", name, oneLine(value)) }
@@ -110,7 +111,7 @@ func writePool(w io.Writer, s web.PoolStatus) {
 	}
 	t.Flush()
 	writeRecent(w, s.Recent)
-	writeAmiss(w, s.Preflight)
+	writeAmiss(w, s.Preflight, width)
 	writeBrief(w, s.Decisions)
 }
 
@@ -127,13 +128,13 @@ func writeRecent(w io.Writer, recent map[string]float64) {
 }
 
 // writeAmiss lists what is wrong with the set-up, and the remedies.
-func writeAmiss(w io.Writer, findings []tuner.Finding) {
+func writeAmiss(w io.Writer, findings []tuner.Finding, width textWidth) {
 	if len(findings) == 0 {
 		return
 	}
 	fmt.Fprintln(w, "  amiss (kvtuner check looks at everything)")
 	for _, f := range findings {
-		writeFinding(w, "    ", f)
+		width.finding(w, "    ", f)
 	}
 }
 

@@ -122,11 +122,10 @@ func (a *api) parseCommand(who operator, pool, verb string, c CommandRequest) (t
 		o.Actor = fmt.Sprintf("%s (%s)", by, who.name)
 	}
 	if c.For != "" {
-		d, err := model.ParseDuration(strings.TrimSpace(c.For))
-		if err != nil {
-			return o, fail(CodeParameter, "for %q is not a duration such as 90m, 8h or 2d", c.For)
+		var err error
+		if o.For, err = ParseFor(c.For); err != nil {
+			return o, err
 		}
-		o.For = time.Duration(d)
 	}
 	if o.Verb == tuner.Revert {
 		if err := a.aim(&o, pool, strings.TrimSpace(c.To)); err != nil {
@@ -136,6 +135,16 @@ func (a *api) parseCommand(who operator, pool, verb string, c CommandRequest) (t
 		return o, fail(CodeParameter, "to belongs to revert, not to %s", o.Verb)
 	}
 	return o, o.Validate()
+}
+
+// ParseFor reads how long a pause is to last. It may not be 0, which elsewhere means
+// that there is no end. Errors are of type *Error.
+func ParseFor(s string) (time.Duration, error) {
+	d, err := model.ParseDuration(strings.TrimSpace(s))
+	if err != nil || d == 0 {
+		return 0, fail(CodeParameter, "for %q is not allowed; a duration of 1m to 365d, such as 90m, 8h or 2d", s)
+	}
+	return time.Duration(d), nil
 }
 
 // aim a revert: at a name, or at what a decision of the pool left in force.
