@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -36,6 +38,21 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 		if c.Short == "" || c.HasParent() && c.Parent().Name() == "kvtuner" && c.Example == "" && c.Name() != "completion" {
 			t.Errorf("%s lacks a summary or an example", c.CommandPath())
 		}
+	}
+}
+
+// The reference has every exit code there is, and no other.
+func TestExitCodesAreDocumented(t *testing.T) {
+	var got []string
+	for _, m := range regexp.MustCompile(`(?m)^  (\d+)  \S`).FindAllStringSubmatch(string(reference()), -1) {
+		got = append(got, m[1])
+	}
+	var want []string
+	for _, code := range []int{0, exitFailure, exitUsage, exitNotFound, exitNotReady, exitRefused, exitWarnings, exitErrors} {
+		want = append(want, strconv.Itoa(code))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("exit codes (-there are +documented):\n%s", diff)
 	}
 }
 

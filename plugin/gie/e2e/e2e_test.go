@@ -28,6 +28,7 @@ func TestE2E(t *testing.T) {
 	f.part("Parameters", f.testParameters)
 	f.part("Gate", f.testGate)
 	f.part("Responses", f.testResponses)
+	f.part("Spans", f.testSpans)
 	f.part("Restarts", f.testRestarts)
 	f.part("Overhead", f.testOverhead)
 	f.part("Removal", f.testRemoval)

@@ -24,6 +24,8 @@ type fleet struct {
 	epps    []*epp
 	path    string
 	file    *store.File
+	// another starts one more replica, which lives as long as the test t.
+	another func(t *testing.T, env []string, args ...string) *epp
 	// knows says that a replica knows every engine and what it holds.
 	knows func(*epp) bool
 	// late counts the requests of a replica whose tokens were not known in time.
@@ -78,8 +80,11 @@ func startFleet(t *testing.T) *fleet {
 		f.api.addPod(e.name, e.ip)
 	}
 	path := written(t, "epp.yaml", fmt.Sprintf(config, eventPort, replayPort, f.path))
+	f.another = func(t *testing.T, env []string, args ...string) *epp {
+		return startEPP(t, binary, ports(3), append(env, "KUBECONFIG="+kubeconfig), append(args, "--config-file", path)...)
+	}
 	for range replicas {
-		f.epps = append(f.epps, startEPP(t, binary, ports(3), []string{"KUBECONFIG=" + kubeconfig}, "--config-file", path))
+		f.epps = append(f.epps, f.another(t, nil))
 	}
 	for _, e := range f.epps {
 		f.ready(e)
