@@ -54,8 +54,10 @@ func revisions() *timeseries.PanelBuilder {
 
 func source() *timeseries.PanelBuilder {
 	return steps(lines("Where parameters come from",
-		"Replicas by source: store is usual, config means that no document was seen yet, expired that the document is too old and its trial was dropped.",
-		plain, query{`sum by (source) (selective_kv_source{PLUGIN})`, "{{source}}"}))
+		"Replicas by source: store is usual, config means that no document was seen yet, expired that the document is too old and its trial was dropped. Held back counts the replicas whose own bounds are narrower than what was published.",
+		plain,
+		query{`sum by (source) (selective_kv_source{PLUGIN})`, "{{source}}"},
+		query{`sum by (arm) (selective_kv_clamped{PLUGIN})`, "{{arm}} held back"}))
 }
 
 func documentAge() *timeseries.PanelBuilder {

@@ -42,22 +42,21 @@ func restoreShare() *stat.PanelBuilder {
 
 func tokenMinimum() *timeseries.PanelBuilder {
 	return steps(lines("Minimum of reusable tokens",
-		"A request restores only with at least this many reusable tokens. In force is what the plugin says, published what the tuner wrote: lines apart mean that the document does not arrive. Bounded: the plugin's own bounds hold the published value back (1 is yes). Bounds are the tuner's. A line that ends means never restore (infinite).",
+		"A request restores only with at least this many reusable tokens. In force is what the plugin says, published what the tuner wrote: lines apart mean that the document does not arrive. Bounds are the tuner's; whether the plugin's own hold the value back says Where parameters come from, on Tuner health. A line that ends means never restore (infinite).",
 		plain,
 		query{`max by (pool, arm) (selective_kv_parameter{PLUGIN,name="minExternalReusableTokens"})`, "{{pool}} {{arm}} in force"},
 		query{`max by (pool, arm) (kvtuner_parameter{TUNER,name="minExternalReusableTokens"})`, "{{pool}} {{arm}} published"},
-		query{`max by (pool, arm) (selective_kv_clamped{PLUGIN})`, "{{pool}} {{arm}} bounded"},
 		query{`max by (pool, bound) (kvtuner_bound{TUNER,parameter="minExternalReusableTokens"})`, "{{pool}} {{bound}} bound"})).
 		ScaleDistribution(common.NewScaleDistributionConfigBuilder().Type(common.ScaleDistributionSymlog).Log(2).LinearThreshold(1))
 }
 
 func queueLimit() *timeseries.PanelBuilder {
 	return steps(lines("Limit of waiting requests",
-		"While an engine's smoothed queue is at this limit or above, its requests recompute instead of restoring; the gate reopens at half of it. 0 is no gate, of the limit as of its upper bound.",
+		"While an engine's smoothed queue is at this limit or above, its requests recompute instead of restoring; the gate reopens at half of it. 0 is no gate; an upper bound that allows that is no line.",
 		plain,
 		query{`max by (pool, arm) (selective_kv_parameter{PLUGIN,name="maxWaitingRequests"})`, "{{pool}} {{arm}} in force"},
 		query{`max by (pool, arm) (kvtuner_parameter{TUNER,name="maxWaitingRequests"})`, "{{pool}} {{arm}} published"},
-		query{`max by (pool, bound) (kvtuner_bound{TUNER,parameter="maxWaitingRequests"})`, "{{pool}} {{bound}} bound"}))
+		query{`max by (pool, bound) (kvtuner_bound{TUNER,parameter="maxWaitingRequests"} > 0)`, "{{pool}} {{bound}} bound"}))
 }
 
 func tunerDecisions() *timeseries.PanelBuilder {
