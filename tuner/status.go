@@ -150,7 +150,7 @@ func (c *controller) doing(now time.Time) string {
 	case c.settled.IsZero():
 		return "waiting until every EPP replica has the parameters in force"
 	case now.Before(c.settled):
-		return "settling after a change"
+		return "settling: samples are judged from " + c.settled.UTC().Format(time.TimeOnly) + " UTC on"
 	case now.Before(c.cooldown):
 		return "cooling down"
 	case c.orders.offer != nil && c.orders.offer.approved == "":

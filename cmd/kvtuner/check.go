@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -139,6 +140,9 @@ const checkTimeout = 2 * time.Minute
 // writable tries, beside the file, what replacing it takes.
 func writable(path string) error {
 	dir := filepath.Dir(path)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the folder %s does not exist", dir)
+	}
 	f, err := os.CreateTemp(dir, ".kvtuner-check-*")
 	if err != nil {
 		return fmt.Errorf("%s cannot be written: %w", dir, err)

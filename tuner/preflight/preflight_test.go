@@ -94,6 +94,10 @@ kvtuner_decisions_total{namespace="ops",pod="observer",pool="p",kind="drift"} 0+
 	for _, f := range w.look(t).Amiss() {
 		t.Errorf("%s: %s: %s", f.Check, f.Level, f.Found)
 	}
+	w.drop("kvtuner_ready", "kvtuner-0")
+	if found := of(w.look(t), "owner"); len(found) != 1 || found[0].Level != tuner.Skipped {
+		t.Errorf("with no tuner that writes: %+v", found)
+	}
 }
 
 // Each broken set-up, by the check that finds it.
