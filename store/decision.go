@@ -41,7 +41,7 @@ const (
 	KindKeep      Kind = "keep"      // worse or no detectable difference: incumbent stays
 	KindAbort     Kind = "abort"     // guard or missing data ended a trial
 	KindShed      Kind = "shed"      // collapse: started trying to stop restores, at once
-	KindRecover   Kind = "recover"   // back towards the initial gate: no worse is enough
+	KindRecover   Kind = "recover"   // back towards the initial parameters: no worse is enough
 	KindRest      Kind = "rest"      // search settled
 	KindWake      Kind = "wake"      // a change was detected: search again
 	KindHold      Kind = "hold"      // tuning suspended: no data, outside schedule, no effect

@@ -17,6 +17,9 @@ type climber struct {
 	ExploreAt time.Time `json:"exploreAt"`
 	// Known are the prompts for which all this was learned, nil until seen.
 	Known *prompts `json:"known,omitempty"`
+	// Unproven: the requests are not those for which the incumbent was found better
+	// than the initial parameters.
+	Unproven bool `json:"unproven,omitempty"`
 	// Resting: every neighbour was tried or is pointless, until ExploreAt.
 	Resting bool `json:"resting"`
 }
@@ -92,7 +95,7 @@ func (c *climber) failedRecently(p store.Params, now time.Time) bool {
 // succeeded follows a move: keep walking that way, with a longer step.
 func (c *climber) succeeded(p proposal, s Search, now time.Time) {
 	clear(c.Tried)
-	c.Resting, c.ExploreAt, c.Known = false, now, nil
+	c.Resting, c.ExploreAt, c.Known, c.Unproven = false, now, nil, false
 	if p.origin == fromClimb {
 		d := p.direction
 		c.Last = &d
@@ -112,7 +115,7 @@ func (c *climber) rejected(p proposal, s Search, now time.Time, abort bool) {
 	case fromClimb:
 		f.until = now.Add(s.MaxExplore)
 		c.ExploreAt = now.Add(s.Explore)
-	case fromModel:
+	case fromModel, fromHome:
 		f.sense = p.direction.sense()
 		f.times = 1 + c.failures(f.sense)
 		f.until = now.Add(backOff(s.Explore, s.MaxExplore, 2*f.times-1))
@@ -120,6 +123,7 @@ func (c *climber) rejected(p proposal, s Search, now time.Time, abort bool) {
 		f.until = now.Add(backOff(s.Explore, s.MaxExplore, f.times))
 	}
 	c.Tried[p.params] = f
+	c.Unproven = c.Unproven && p.origin != fromHome
 }
 
 // failures of what the curves proposed in one sense, since the last success.

@@ -299,6 +299,7 @@ func (c *controller) logCosts(samples []Sample) []float64 {
 // wake starts the search over: the workload or the fleet has changed.
 func (c *controller) wake(s Sample, why string) action {
 	c.climber.wake(c.settings.Search, s.To)
+	c.climber.Unproven = true
 	c.history, c.orders.offer = nil, nil
 	return c.decide(store.KindWake, s, c.incumbent, why)
 }

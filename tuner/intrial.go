@@ -95,6 +95,7 @@ func (c *controller) outdated(s Sample) action {
 	a := c.finish(s, cancelled, nil, "the workload has changed: longer or shorter prompts")
 	c.cooldown = cooldown
 	c.climber.wake(c.settings.Search, s.To)
+	c.climber.Unproven = true
 	return a
 }
 
@@ -212,7 +213,7 @@ func (c *controller) afterSample(s Sample) action {
 func (c *controller) refreshPrior(s Sample) {
 	t := c.trial
 	to := t.proposal.params
-	if t.proposal.origin != fromModel || to.MaxWaitingRequests != c.incumbent.MaxWaitingRequests {
+	if t.proposal.origin != fromModel && t.proposal.origin != fromHome || to.MaxWaitingRequests != c.incumbent.MaxWaitingRequests {
 		return
 	}
 	if m, ok := fitCurves(c.log, s.To, c.settings.Search); ok {
@@ -248,7 +249,7 @@ func (c *controller) finish(s Sample, v verdict, i *store.Interval, why string) 
 	case better:
 		to, kind, reason = t.proposal.params, store.KindMove, fmt.Sprintf("%s is better than %s: %s", t.proposal.params, former, why)
 	case noWorse:
-		to, kind, reason = t.proposal.params, store.KindRecover, fmt.Sprintf("%s is no worse than %s and nearer the initial gate: %s", t.proposal.params, former, why)
+		to, kind, reason = t.proposal.params, store.KindRecover, fmt.Sprintf("%s is no worse than %s and nearer the initial parameters: %s", t.proposal.params, former, why)
 	case aborted, cancelled:
 		kind = store.KindAbort
 	}

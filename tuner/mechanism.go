@@ -27,11 +27,14 @@ const (
 	Doubt Mechanism = "doubt"
 	// Caution lets restores in again under a strict gate.
 	Caution Mechanism = "caution"
+	// Homing goes back towards the initial thresholds after a change unless the
+	// curves expect a loss.
+	Homing Mechanism = "homing"
 )
 
 // Mechanisms lists them.
 func Mechanisms() []Mechanism {
-	return []Mechanism{Curves, Exploring, Memory, ChangeDetection, Shedding, Probation, Haste, Doubt, Caution}
+	return []Mechanism{Curves, Exploring, Memory, ChangeDetection, Shedding, Probation, Haste, Doubt, Caution, Homing}
 }
 
 // has tells that a mechanism was not taken out.

@@ -17,6 +17,7 @@ const (
 	fromClimb  origin = "climb"     // a neighbour on the ladder
 	fromShed   origin = "shed"      // collapse: stop restoring first
 	fromReturn origin = "return"    // back towards the initial gate
+	fromHome   origin = "home"      // back towards the initial thresholds, left for other requests
 )
 
 // proposal is a candidate worth a trial.
@@ -74,6 +75,9 @@ func (s searcher) fromCurves(c *climber, v view) (proposal, bool) {
 		return proposal{}, false
 	}
 	all := s.scored(c, v)
+	if home, ok := s.home(c, v); ok && (len(all) == 0 || home.prior.mean <= all[0].prior().mean) {
+		return home, true
+	}
 	gate, ok := s.loosenGate(c, v)
 	if len(all) == 0 || ok && gate.prior.mean <= all[0].prior().mean {
 		return gate, ok
@@ -166,6 +170,30 @@ func (s searcher) loosenGate(c *climber, v view) (proposal, bool) {
 		return out, true
 	}
 	return proposal{}, false
+}
+
+// home proposes the initial thresholds after the workload has changed, unless the
+// cost curves expect a loss worth a move: that the incumbent is better was shown for
+// other requests, and whoever chose the initial thresholds chose them for all.
+func (s searcher) home(c *climber, v view) (proposal, bool) {
+	to := s.settings.Initial
+	to.LoadPolicy = v.incumbent.LoadPolicy
+	p := s.ladder.toward(v.incumbent, to, s.settings.Search.MaxStep)
+	d := rung(v.incumbent, p)
+	if !s.settings.has(Homing) || !c.Unproven || d.Dim != tokenMinimum || s.unguarded(v.incumbent, p) || c.failedRecently(p, v.now) {
+		return proposal{}, false
+	}
+	e := v.model.predict(v.incumbent, p)
+	if d.By < 0 && v.dry() {
+		p, e = s.cautious(p), e.part()
+	}
+	if e.prior().credible(likelyAlpha).High > s.settings.Trial.MinEffect {
+		return proposal{}, false
+	}
+	out := scored{p, d, e}.proposal(fmt.Sprintf(
+		"the incumbent was found for other requests; for these the cost curves predict %.1f%% (± %.1f) less end-to-end time nearer the initial thresholds", 100*e.gain, 100*e.stderr))
+	out.origin = fromHome
+	return out, true
 }
 
 // unguarded tells that adaptive parameters would loosen a threshold beyond the

@@ -188,3 +188,50 @@ func TestOtherWorkload(t *testing.T) {
 		}
 	}
 }
+
+// What was shown of an incumbent was shown for the requests of then: when they
+// change, the initial thresholds need no proof of a gain, and a loss keeps them out.
+func TestUnprovenIncumbentGoesHome(t *testing.T) {
+	home := store.Params{MinExternalReusableTokens: 256, MaxWaitingRequests: 8}
+	for _, tc := range []struct {
+		name           string
+		promise, truth float64 // gain of the initial thresholds
+		longer         float64 // prompts after an hour
+		want           int     // moves home
+	}{
+		{"other requests, nothing to gain", 0.002, 0, 2, 1},
+		{"the same requests", 0.002, 0, 1, 0},
+		{"the curves expect a loss", -0.05, 0, 2, 0},
+		{"the trial shows a loss", 0.002, -0.1, 2, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, func(p store.Params, _ time.Duration) float64 {
+				if p.MinExternalReusableTokens < 1024 {
+					return 2 * (1 - tc.truth)
+				}
+				return 2
+			})
+			promise := promising(tc.promise)
+			w.change = func(s *Sample, p store.Params) {
+				promise(s, p)
+				if w.now.Sub(noon) > time.Hour {
+					s.Signals.Prompt *= tc.longer
+				}
+			}
+			w.c.settings.Initial, w.c.search.settings.Initial = home, home
+			w.run(2 * time.Hour)
+			moves := 0
+			for _, d := range w.decisions {
+				if d.Kind == store.KindRecover {
+					moves++
+				}
+			}
+			if moves != tc.want || tc.want > 0 && w.baseline.MinExternalReusableTokens >= 1024 {
+				t.Errorf("%d moves home, want %d; in force at the end: %s", moves, tc.want, w.baseline)
+				for _, d := range w.decisions {
+					t.Logf("%v %s %s -> %s: %s", d.Time.Sub(noon), d.Kind, d.From, d.To, d.Reason)
+				}
+			}
+		})
+	}
+}

@@ -167,12 +167,11 @@ func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interva
 	if i.Low > 0 {
 		return worse, &i
 	}
-	if t.proposal.prior.variance > 0 {
-		return t.lookAtPredicted(seen, c)
-	}
 	switch {
 	case i.High < 0 && i.Estimate <= -c.MinEffect && t.bracketed(c):
 		return better, &i
+	case t.proposal.prior.variance > 0:
+		return t.lookAtPredicted(seen, c)
 	case i.Low > -c.MinEffect, t.pairDone() && t.undecidable(seen, c):
 		return noDifference, &i
 	}
@@ -181,11 +180,14 @@ func (t *switchback) look(c Trial, incumbent []float64) (verdict, *store.Interva
 
 // lookAtPredicted judges a candidate of which the cost curves predicted a gain.
 // A step back towards what the operator started from needs no proof of a gain,
-// only that a loss worth a move is excluded.
+// only that a loss worth a move is excluded; where the incumbent itself has not been
+// proven for the requests, that it is unlikely.
 func (t *switchback) lookAtPredicted(seen estimate, c Trial) (verdict, *store.Interval) {
 	post := seen.with(t.proposal.prior)
 	i := post.credible(c.Alpha)
 	switch {
+	case t.proposal.origin == fromHome && t.onCandidate && t.blockFull() && post.credible(likelyAlpha).High <= c.MinEffect:
+		return noWorse, &i
 	case t.proposal.origin == fromReturn && t.pairDone() && i.High <= c.MinEffect:
 		return noWorse, &i
 	case t.proposal.origin == fromReturn && t.pairDone():
