@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ type Config struct {
 	Notifications []NotificationConfig `mapstructure:"notifications"`
 	// Pools are tuned independently of each other.
 	Pools []PoolConfig `mapstructure:"-"`
+	// defaults of every pool, as the file and the environment have them.
+	defaults any
 }
 
 // WebConfig says who may command the pools over HTTP. With neither tokens nor
@@ -189,15 +192,19 @@ func decodeConfig(all map[string]any) (Config, error) {
 	if err := decodeStrictly(all, &c); err != nil {
 		return Config{}, err
 	}
+	c.defaults = defaults
+	if _, err := c.standard(); err != nil {
+		return Config{}, err
+	}
 	list, ok := pools.([]any)
-	if !ok || len(list) == 0 {
-		return Config{}, errors.New("pools: is empty; list at least one pool, such as \"pools: [{name: default, store: {file: params.json}}]\"")
+	if (!ok || len(list) == 0) && !c.Kubernetes.Discover.Enabled() {
+		return Config{}, errors.New("pools: is empty; list at least one pool, such as \"pools: [{name: default, store: {file: params.json}}]\", or have them found by kubernetes.discover")
 	}
 	var errs []error
 	for i, raw := range list {
-		p := PoolConfig{Settings: DefaultSettings(), Store: StoreConfig{ConfigMap: ConfigMapConfig{Key: defaultConfigMapKey}}}
-		if err := decodeStrictly(defaults, &p); err != nil {
-			return Config{}, fmt.Errorf("defaults: %w", err)
+		p, err := c.standard()
+		if err != nil {
+			return Config{}, err
 		}
 		if err := decodeStrictly(raw, &p); err != nil {
 			errs = append(errs, fmt.Errorf("pools[%d]: %w", i, err))
@@ -206,6 +213,18 @@ func decodeConfig(all map[string]any) (Config, error) {
 	}
 	return c, errors.Join(errs...)
 }
+
+// standard is a pool that overrides nothing.
+func (c Config) standard() (PoolConfig, error) {
+	p := PoolConfig{Settings: DefaultSettings(), Store: StoreConfig{ConfigMap: ConfigMapConfig{Key: defaultConfigMapKey}}}
+	if err := decodeStrictly(c.defaults, &p); err != nil {
+		return PoolConfig{}, fmt.Errorf("defaults: %w", err)
+	}
+	return p, nil
+}
+
+// sectionName is the decoder's for a section, a Go type.
+var sectionName = regexp.MustCompile(`'tuner\.(PoolConfig|Config|Settings)' has`)
 
 func decodeStrictly(from, into any) error {
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
@@ -218,8 +237,7 @@ func decodeStrictly(from, into any) error {
 		return err
 	}
 	if err := d.Decode(from); err != nil {
-		// The decoder's name for the section is a Go type.
-		return errors.New(strings.ReplaceAll(strings.ReplaceAll(err.Error(), "'tuner.PoolConfig' has", "there are"), "'tuner.Config' has", "there are"))
+		return errors.New(sectionName.ReplaceAllString(err.Error(), "there are"))
 	}
 	return nil
 }
@@ -298,9 +316,12 @@ func numberHook(from, to reflect.Type, value any) (any, error) {
 }
 
 func (c Config) validate() error {
-	errs := []error{c.Web.TLS.validate(), c.Log.validate(), c.Prometheus.Validate(), c.History.validate(), c.Kubernetes.validate(), c.Tracing.validate(), validateNotifications(c.Notifications, c.Pools)}
+	errs := []error{c.Web.TLS.validate(), c.Log.validate(), c.Prometheus.Validate(), c.History.validate(), c.Kubernetes.validate(), c.Tracing.validate(), validateNotifications(c)}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		errs = append(errs, fmt.Errorf("listen: %q is not host:port: %w", c.Listen, err))
+	}
+	if c.Kubernetes.Discover.Enabled() {
+		errs = append(errs, c.validateStandard())
 	}
 	names, places := map[string]bool{}, map[string]bool{}
 	for i, p := range c.Pools {

@@ -9,7 +9,7 @@ import (
 )
 
 // KubernetesConfig says how the daemon uses the API server, which it needs only for
-// pools that are stored in a ConfigMap.
+// pools that are stored in a ConfigMap or found in the cluster.
 type KubernetesConfig struct {
 	// Kubeconfig is the file that says where the API server is; empty is as kubectl
 	// finds it, and in a pod its service account.
@@ -17,6 +17,8 @@ type KubernetesConfig struct {
 	// Events tells Kubernetes of each decision.
 	Events bool        `mapstructure:"events"`
 	Lease  LeaseConfig `mapstructure:"lease"`
+	// Discover finds pools beside those of the configuration.
+	Discover DiscoverConfig `mapstructure:"discover"`
 }
 
 // LeaseConfig elects the one replica that tunes.
@@ -45,6 +47,10 @@ func setKubernetesDefaults(v *viper.Viper) {
 	v.SetDefault("kubernetes.lease.name", "")
 	v.SetDefault("kubernetes.lease.namespace", "")
 	v.SetDefault("kubernetes.lease.duration", "15s")
+	v.SetDefault("kubernetes.discover.namespace", "")
+	v.SetDefault("kubernetes.discover.configMaps", "")
+	v.SetDefault("kubernetes.discover.inferencePools", "")
+	v.SetDefault("kubernetes.discover.selector", "")
 }
 
 func (k KubernetesConfig) validate() error {
@@ -65,7 +71,7 @@ func (c Config) UsesKubernetes() bool {
 			return true
 		}
 	}
-	return c.Kubernetes.Lease.Name != ""
+	return c.Kubernetes.Lease.Name != "" || c.Kubernetes.Discover.Enabled()
 }
 
 // place is the pool's document in words, for telling two pools' apart.

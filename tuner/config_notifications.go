@@ -47,11 +47,11 @@ func (n NotificationConfig) Wanted() []store.Kind {
 	return n.Kinds
 }
 
-func validateNotifications(targets []NotificationConfig, pools []PoolConfig) error {
+func validateNotifications(c Config) error {
 	var errs []error
 	names := map[string]bool{}
-	for i, n := range targets {
-		if err := n.validate(pools); err != nil {
+	for i, n := range c.Notifications {
+		if err := n.validate(c); err != nil {
 			errs = append(errs, fmt.Errorf("notifications[%d].%w", i, err))
 		}
 		if names[n.Name] {
@@ -62,7 +62,7 @@ func validateNotifications(targets []NotificationConfig, pools []PoolConfig) err
 	return errors.Join(errs...)
 }
 
-func (n NotificationConfig) validate(pools []PoolConfig) error {
+func (n NotificationConfig) validate(c Config) error {
 	switch {
 	case n.Name == "":
 		return errors.New("name: is empty; give the target a name, such as on-call")
@@ -82,7 +82,10 @@ func (n NotificationConfig) validate(pools []PoolConfig) error {
 		}
 	}
 	for _, name := range n.Pools {
-		if !slices.ContainsFunc(pools, func(p PoolConfig) bool { return p.Name == name }) {
+		if c.Kubernetes.Discover.Enabled() {
+			break // it may be found later
+		}
+		if !slices.ContainsFunc(c.Pools, func(p PoolConfig) bool { return p.Name == name }) {
 			return fmt.Errorf("pools: there is no pool %q", name)
 		}
 	}

@@ -14,18 +14,12 @@ import (
 // Setting is one line of a configuration, for people to read.
 type Setting struct{ Name, Value string }
 
-// SettingsOf lists what holds for a pool, with its defaults; the daemon's own
+// SettingsOf lists what holds for a pool, its defaults included; the daemon's own
 // settings follow the pool's. What can be a secret is not in it: the values of
 // headers and of parameters, passwords, and whatever a URL has besides its host
 // and path.
-func (c Config) SettingsOf(pool string) []Setting {
-	var all []Setting
-	for _, p := range c.Pools {
-		if p.Name == pool {
-			all = list(all, "", reflect.ValueOf(p))
-		}
-	}
-	return list(all, "", reflect.ValueOf(c))
+func (c Config) SettingsOf(p PoolConfig) []Setting {
+	return list(list(nil, "", reflect.ValueOf(p)), "", reflect.ValueOf(c))
 }
 
 // list appends the settings of a struct, by their names in the file.

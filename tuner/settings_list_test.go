@@ -20,7 +20,7 @@ pools:
 		t.Fatal(err)
 	}
 	got := map[string]string{}
-	for _, s := range c.SettingsOf("b") {
+	for _, s := range c.SettingsOf(c.Pools[1]) {
 		if strings.Contains(s.Value, "hunter2") {
 			t.Errorf("%s shows a secret: %s", s.Name, s.Value)
 		}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,6 +19,7 @@ import (
 	"github.com/kvtuner/kvtuner/store"
 	"github.com/kvtuner/kvtuner/tuner"
 	"github.com/kvtuner/kvtuner/tuner/connect"
+	"github.com/kvtuner/kvtuner/tuner/kube"
 	"github.com/kvtuner/kvtuner/tuner/preflight"
 )
 
@@ -86,8 +88,14 @@ func runCheck(ctx context.Context, w io.Writer, c tuner.Config, client *connect.
 		return err
 	}
 	defer k.close()
-	var reports []preflight.Report
-	for _, p := range c.Pools {
+	pools, reports, err := lookForPools(ctx, c, k)
+	if err != nil {
+		return err
+	}
+	if pool != "" {
+		reports = nil // on objects, which are no pools
+	}
+	for _, p := range pools {
 		if pool != "" && p.Name != pool {
 			continue
 		}
@@ -98,12 +106,49 @@ func runCheck(ctx context.Context, w io.Writer, c tuner.Config, client *connect.
 		reports = append(reports, r)
 	}
 	if len(reports) == 0 {
-		return notFound(fmt.Errorf("--pool: the configuration has no pool %q", pool))
+		return noPoolToCheck(pool)
 	}
 	if err := writeReports(w, reports, format); err != nil {
 		return err
 	}
 	return verdict(reports)
+}
+
+func noPoolToCheck(pool string) error {
+	if pool == "" {
+		return notFound(errors.New("kubernetes.discover: no object of the cluster stands for a pool; label one"))
+	}
+	return notFound(fmt.Errorf("--pool: the configuration has no pool %q, and none is discovered", pool))
+}
+
+// lookForPools adds those that the cluster has to those of the configuration, and
+// reports on the objects that cannot stand for one.
+func lookForPools(ctx context.Context, c tuner.Config, k *cluster) ([]tuner.PoolConfig, []preflight.Report, error) {
+	if !c.Kubernetes.Discover.Enabled() {
+		return c.Pools, nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	watch, err := kube.NewDiscovery(k.Cluster, c.Kubernetes.Discover, k.log)
+	if err != nil {
+		return nil, nil, usage(fmt.Errorf("setting kubernetes.%w", err))
+	}
+	sight, err := watch.List(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := discovery{config: c, namespace: k.Namespace}
+	wanted, refused := d.sift(sight.Objects)
+	pools := slices.Clone(c.Pools)
+	for _, w := range wanted {
+		pools = append(pools, w.config)
+	}
+	var reports []preflight.Report
+	for _, r := range refused {
+		f := tuner.Finding{Check: "discovery", Level: tuner.Failure, Found: "refused: " + r.why, Setting: kube.SettingsAnnotation, Fix: "correct the object's label or annotation"}
+		reports = append(reports, preflight.Report{Pool: r.name(), At: time.Now(), Findings: []tuner.Finding{f}})
+	}
+	return pools, reports, nil
 }
 
 func checkPool(ctx context.Context, c tuner.Config, p tuner.PoolConfig, client *connect.Client, k *cluster) (preflight.Report, error) {
@@ -131,7 +176,7 @@ func documentsToRead(p tuner.PoolConfig, k *cluster) (preflight.Documents, error
 		return store.OpenFileReader(store.FileOptions{Path: p.Store.File, Pool: p.Name})
 	}
 	p.Mode = tuner.Observe
-	return k.documents(p)
+	return k.documents(p, true)
 }
 
 // checkTimeout bounds all questions of one look.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/kvtuner/kvtuner/store/configmap"
@@ -17,8 +16,6 @@ type cluster struct {
 	*kube.Cluster
 	log    *slog.Logger
 	events *kube.Events
-	// reporters of the pools that are in a ConfigMap.
-	reporters []*kube.Reporter
 }
 
 // newCluster connects if the configuration needs it; else it returns nil.
@@ -38,11 +35,11 @@ func newCluster(c tuner.Config, log *slog.Logger) (*cluster, error) {
 }
 
 // documents opens a pool's ConfigMap. In observe mode nothing is taken over, for
-// nothing is published.
-func (k *cluster) documents(p tuner.PoolConfig) (*configmap.Store, error) {
+// nothing is published. Existing ones are never made.
+func (k *cluster) documents(p tuner.PoolConfig, existing bool) (*configmap.Store, error) {
 	o := configmap.Options{
 		Client: k.Core, Namespace: p.Store.ConfigMap.Namespace, Name: p.Store.ConfigMap.Name, Key: p.Store.ConfigMap.Key,
-		Pool: p.Name, Logger: k.log,
+		Pool: p.Name, Existing: existing, Logger: k.log,
 	}
 	if o.Namespace == "" {
 		o.Namespace = k.Namespace
@@ -65,22 +62,15 @@ func (k *cluster) journal(j tuner.Journal, s *configmap.Store) tuner.Journal {
 	return k.events.Journal(j, s.Reference)
 }
 
-func (k *cluster) report(t *tuner.Tuner, s *configmap.Store) {
-	k.reporters = append(k.reporters, &kube.Reporter{Pool: t, Statuses: s, Identity: k.Identity, Logger: k.log})
+func (k *cluster) reporter(t *tuner.Tuner, s *configmap.Store) *kube.Reporter {
+	return &kube.Reporter{Pool: t, Statuses: s, Identity: k.Identity, Logger: k.log}
 }
 
-// runReporters at the pace of a clock until ctx ends. Their first report is soon
-// after the first step.
-func (k *cluster) runReporters(ctx context.Context, t ticks) {
-	if k == nil {
-		return
+// refuse tells of an object that cannot stand for a pool, where that is wanted.
+func (k *cluster) refuse(o kube.Object, why string) {
+	if k.events != nil {
+		k.events.Refuse(o, why)
 	}
-	var running sync.WaitGroup
-	for _, r := range k.reporters {
-		pace := t(ctx, reportInterval)
-		running.Go(func() { r.Run(ctx, pace) })
-	}
-	running.Wait()
 }
 
 // reportInterval is how old a change may be before the readable status has it.

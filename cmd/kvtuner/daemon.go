@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/kvtuner/kvtuner/store"
+	"github.com/kvtuner/kvtuner/store/configmap"
 	"github.com/kvtuner/kvtuner/tuner"
 	"github.com/kvtuner/kvtuner/tuner/connect"
 	"github.com/kvtuner/kvtuner/tuner/notify"
@@ -36,20 +37,20 @@ const (
 // daemon is everything one process runs: a loop a pool, their history, and the
 // HTTP server that shows them.
 type daemon struct {
-	log      *slog.Logger
-	ticks    ticks
-	tuners   []*tuner.Tuner
-	cluster  *cluster // nil if Kubernetes is not used
-	lease    tuner.LeaseConfig
-	leads    atomic.Bool // while this process tunes
-	checks   []*poolCheck
-	notifier *notify.Notifier
-	spans    *spans
-	history  *store.History
-	listener net.Listener
-	server   *http.Server
-	// release lets go of the connections to Prometheus.
-	release func()
+	config     tuner.Config
+	log        *slog.Logger
+	ticks      ticks
+	pools      *pools
+	discover   func(context.Context)
+	prometheus *connect.Client
+	registry   *prometheus.Registry
+	cluster    *cluster    // nil if Kubernetes is not used
+	leads      atomic.Bool // while this process tunes
+	notifier   *notify.Notifier
+	spans      *spans
+	history    *store.History
+	listener   net.Listener
+	server     *http.Server
 }
 
 // newDaemon acquires what the daemon must have: its history and its address.
@@ -67,7 +68,7 @@ func newDaemon(c tuner.Config, log *slog.Logger, t ticks) (*daemon, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
-	d := &daemon{log: log, ticks: t, release: api.Close, cluster: k, lease: c.Kubernetes.Lease, spans: spans}
+	d := &daemon{config: c, log: log, ticks: t, pools: &pools{ticks: t}, prometheus: api, registry: newRegistry(), cluster: k, spans: spans}
 	d.history, err = store.OpenHistory(store.HistoryOptions{
 		Path: c.History.Path, MaxPerPool: c.History.MaxPerPool, MaxAge: c.History.MaxAge,
 	})
@@ -75,29 +76,30 @@ func newDaemon(c tuner.Config, log *slog.Logger, t ticks) (*daemon, error) {
 		spans.close()
 		return nil, err
 	}
-	if err := d.build(c, api); err != nil {
+	if err := d.build(); err != nil {
 		spans.close()
 		return nil, errors.Join(err, d.history.Close())
 	}
-	d.announce(c)
+	d.announce()
 	return d, nil
 }
 
-// build makes the loops and the server, and takes the address last.
-func (d *daemon) build(c tuner.Config, api *connect.Client) error {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if err := d.buildTuners(c, api, registry); err != nil {
+	return r
+}
+
+// build makes the loops and the server, and takes the address last.
+func (d *daemon) build() error {
+	c := d.config
+	if err := d.buildLoops(); err != nil {
 		return err
 	}
-	pools := make([]web.Pool, len(d.tuners))
-	for i, t := range d.tuners {
-		pools[i] = led{t, &d.leads}
-	}
 	handler, err := web.New(web.Options{
-		Version: readBuild().Version, Pools: pools, History: d.history,
-		Gatherer: registry, Now: time.Now, Logger: d.log, Settings: c.SettingsOf,
+		Version: readBuild().Version, Pools: d.pools, History: d.history,
+		Gatherer: d.registry, Now: time.Now, Logger: d.log, Settings: d.settingsOf,
 		TokenFile: c.Web.TokenFile, ClientCertificates: c.Web.TLS.ClientCAFile != "",
 	})
 	if err != nil {
@@ -120,46 +122,65 @@ func (d *daemon) build(c tuner.Config, api *connect.Client) error {
 	return nil
 }
 
-func (d *daemon) buildTuners(c tuner.Config, api *connect.Client, r prometheus.Registerer) error {
+// settingsOf a pool that is tuned.
+func (d *daemon) settingsOf(pool string) []tuner.Setting {
+	p, found := d.pools.config(pool)
+	if !found {
+		return nil
+	}
+	return d.config.SettingsOf(p)
+}
+
+func (d *daemon) buildLoops() error {
 	var err error
-	d.notifier, err = notify.New(notify.Options{Targets: c.Notifications, Pause: pause, Logger: d.log, Registerer: r})
+	d.notifier, err = notify.New(notify.Options{Targets: d.config.Notifications, Pause: pause, Logger: d.log, Registerer: d.registry})
 	if err != nil {
 		return err
 	}
-	for _, p := range c.Pools {
-		o := tuner.Options{
-			Settings: p.Settings, Prometheus: api, QueryTimeout: c.Prometheus.Timeout,
-			Journal: d.notifier.Journal(d.history), Logger: d.log, Registerer: r, Tracer: d.spans.tracer(),
-		}
-		t, err := d.buildTuner(p, o)
+	for _, p := range d.config.Pools {
+		l, err := d.newLoop(p, false)
 		if err != nil {
 			return fmt.Errorf("pool %q: %w", p.Name, err)
 		}
-		d.tuners = append(d.tuners, t)
-		d.checks = append(d.checks, &poolCheck{config: c, pool: p, client: api, cluster: d.cluster, show: t.Preflight, log: d.log.With("pool", p.Name)})
+		d.pools.add(l)
 	}
-	return nil
+	d.discover, err = newDiscovery(d)
+	return err
 }
 
-// buildTuner puts the pool's documents where the configuration wants them.
-func (d *daemon) buildTuner(p tuner.PoolConfig, o tuner.Options) (*tuner.Tuner, error) {
+// newLoop puts the pool's documents where the configuration wants them; if they are
+// existing, their ConfigMap is never made.
+func (d *daemon) newLoop(p tuner.PoolConfig, existing bool) (*loop, error) {
+	l := &loop{config: p, metrics: &ownMetrics{Registerer: d.registry}}
+	o := tuner.Options{
+		Settings: p.Settings, Prometheus: d.prometheus, QueryTimeout: d.config.Prometheus.Timeout,
+		Journal: d.notifier.Journal(d.history), Logger: d.log, Registerer: l.metrics, Tracer: d.spans.tracer(),
+	}
+	var documents *configmap.Store
 	if p.Store.File != "" {
 		o.Documents = &lateFile{o: store.FileOptions{Path: p.Store.File, Pool: p.Name, Logger: d.log}, observing: p.Mode == tuner.Observe}
-		return tuner.New(o)
+	} else {
+		var err error
+		if documents, err = d.cluster.documents(p, existing); err != nil {
+			return nil, err
+		}
+		o.Documents, o.Journal = documents, d.cluster.journal(o.Journal, documents)
 	}
-	documents, err := d.cluster.documents(p)
+	t, err := tuner.New(o)
 	if err != nil {
+		l.metrics.withdraw()
 		return nil, err
 	}
-	o.Documents, o.Journal = documents, d.cluster.journal(o.Journal, documents)
-	t, err := tuner.New(o)
-	if err == nil {
-		d.cluster.report(t, documents)
+	l.led = led{t, &d.leads}
+	l.check = &poolCheck{config: d.config, pool: p, client: d.prometheus, cluster: d.cluster, show: t.Preflight, log: d.log.With("pool", p.Name)}
+	if documents != nil {
+		l.reporter = d.cluster.reporter(t, documents)
 	}
-	return t, err
+	return l, nil
 }
 
-func (d *daemon) announce(c tuner.Config) {
+func (d *daemon) announce() {
+	c := d.config
 	pools := make([]string, len(c.Pools))
 	for i, p := range c.Pools {
 		pools[i] = fmt.Sprintf("%s (%s)", p.Name, p.Mode)
@@ -177,9 +198,11 @@ func (d *daemon) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	tuned := make(chan error, 1)
-	go func() { tuned <- d.cluster.lead(ctx, d.lease, d.tune) }()
+	go func() { tuned <- d.cluster.lead(ctx, d.config.Kubernetes.Lease, d.tune) }()
 	served := make(chan error, 1)
 	go func() { served <- d.serve() }()
+	var discovering sync.WaitGroup
+	discovering.Go(func() { d.discover(ctx) })
 
 	var errs []error
 	select {
@@ -196,8 +219,10 @@ func (d *daemon) run(ctx context.Context) error {
 		stop()
 	}
 	errs = append(errs, <-tuned)
+	stop()
+	discovering.Wait()
 	d.spans.close()
-	d.release()
+	d.prometheus.Close()
 	d.cluster.close()
 	return errors.Join(append(errs, d.history.Close())...)
 }
@@ -207,12 +232,7 @@ func (d *daemon) tune(ctx context.Context) {
 	d.leads.Store(true)
 	defer d.leads.Store(false)
 	var loops sync.WaitGroup
-	for i, t := range d.tuners {
-		pace, looks := d.ticks(ctx, t.Interval()), d.ticks(ctx, checkEvery)
-		loops.Go(func() { t.Run(ctx, pace) })
-		loops.Go(func() { d.checks[i].repeat(ctx, looks) })
-	}
-	loops.Go(func() { d.cluster.runReporters(ctx, d.ticks) })
+	loops.Go(func() { d.pools.run(ctx) })
 	loops.Go(func() { d.notifier.Run(ctx) })
 	loops.Wait()
 }

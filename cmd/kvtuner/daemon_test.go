@@ -52,7 +52,7 @@ func start(t *testing.T, config string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pool := range d.tuners {
+	for _, pool := range d.pools.loops {
 		r.pace[pool.Interval()] = make(chan time.Time)
 	}
 	r.pace[checkEvery] = make(chan time.Time)

@@ -279,12 +279,12 @@ func pageSettings(pool string) []tuner.Setting {
 		Prometheus: tuner.PrometheusConfig{URL: "https://user:hunter2@prometheus.example/?key=hunter2", Headers: []string{"X-Token: hunter2"}},
 		Pools:      []tuner.PoolConfig{{Settings: s, Store: tuner.StoreConfig{File: "/var/lib/kvtuner/lab.json"}}},
 	}
-	return c.SettingsOf(pool)
+	return c.SettingsOf(c.Pools[0])
 }
 
 func TestPageInABrowser(t *testing.T) {
 	atTheTrial(t, func(p recorded, now time.Time) {
-		host := servePage(t, web.Options{Pools: []web.Pool{p}, History: p.history, Now: func() time.Time { return now }, Settings: pageSettings})
+		host := servePage(t, web.Options{Pools: web.Fixed{p}, History: p.history, Now: func() time.Time { return now }, Settings: pageSettings})
 		b := openBrowser(t, host)
 		b.size(1200, 900, false)
 		b.open("/")

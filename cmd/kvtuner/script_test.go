@@ -109,7 +109,7 @@ func setupScript(env *testscript.Env) error {
 
 func serveAPI(env *testscript.Env, h *store.History, pools ...web.Pool) (address string, err error) {
 	handler, err := web.New(web.Options{
-		Version: "v1.2.3", Pools: pools, History: h, Gatherer: prometheus.NewRegistry(),
+		Version: "v1.2.3", Pools: web.Fixed(pools), History: h, Gatherer: prometheus.NewRegistry(),
 		Now: fixtureNow, Logger: slog.New(slog.DiscardHandler), TokenFile: env.Getenv("TOKENS"),
 	})
 	if err != nil {

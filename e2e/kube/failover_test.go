@@ -24,7 +24,8 @@ import (
 // replica is "kvtuner run" in a process of its own, as the service account of the
 // base, which may do what its Role allows and no more.
 type replica struct {
-	cmd *exec.Cmd
+	cmd    *exec.Cmd
+	config string // its file
 
 	mu  sync.Mutex
 	log []string
@@ -33,19 +34,22 @@ type replica struct {
 
 func launch(t *testing.T, ns string) *replica {
 	t.Helper()
-	dir := t.TempDir()
-	config := filepath.Join(dir, "kvtuner.yaml")
-	text := fmt.Sprintf(`
-listen: 127.0.0.1:0
-prometheus: {url: "http://127.0.0.1:1"}
-history: {path: %q}
+	return launchConfig(t, fmt.Sprintf(`
 kubernetes: {kubeconfig: %q, lease: {name: kvtuner, duration: 2s}}
 pools: [{name: default, mode: enforce, scrapeInterval: 1s, store: {configMap: {name: kvtuner-default}}}]
-`, filepath.Join(dir, "history.db"), plane.kubeconfig(t, ns, token(t, ns, "kvtuner")))
+`, plane.kubeconfig(t, ns, token(t, ns, "kvtuner"))))
+}
+
+// launchConfig with a port and a history of its own, and a Prometheus that is away.
+func launchConfig(t *testing.T, text string) *replica {
+	t.Helper()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "kvtuner.yaml")
+	text = fmt.Sprintf("listen: 127.0.0.1:0\nprometheus: {url: \"http://127.0.0.1:1\"}\nhistory: {path: %q}\n", filepath.Join(dir, "history.db")) + text
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{cmd: exec.Command(binary("kvtuner"), "run", "--config", config), end: make(chan struct{})}
+	r := &replica{cmd: exec.Command(binary("kvtuner"), "run", "--config", config), config: config, end: make(chan struct{})}
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := r.cmd.StderrPipe()
 	if err != nil {

@@ -148,7 +148,7 @@ func restricted(t *testing.T) string {
 
 func TestKustomize(t *testing.T) {
 	monitoring(t)
-	for _, path := range []string{"base", "overlays/gie", "overlays/llm-d", "overlays/open-data-hub"} {
+	for _, path := range []string{"base", "overlays/gie", "overlays/llm-d", "overlays/open-data-hub", "../e2e/kube/testdata/discovery"} {
 		t.Run(path, func(t *testing.T) { install(t, kustomized(t, path)) })
 	}
 }
@@ -163,6 +163,8 @@ func TestChart(t *testing.T) {
 			"imagePullSecrets": []any{map[string]any{"name": "pull"}}, "nodeSelector": map[string]any{"disk": "ssd"},
 			"config": map[string]any{"pools": []any{map[string]any{"name": "a", "mode": "enforce"}, map[string]any{"name": "b"}}},
 		},
+		"discovered pools only": {"config": map[string]any{"pools": []any{}}, "endpointPicker": map[string]any{"serviceAccount": "epp"},
+			"discover": map[string]any{"configMaps": "kvtuner.io/pool", "inferencePools": "kvtuner.io/tune=yes"}},
 		"history on a volume": {"replicas": 1, "history": map[string]any{"size": "1Gi", "storageClassName": "fast"}},
 		"user IDs assigned":   {"podSecurityContext": map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}}},
 	} {
@@ -182,7 +184,7 @@ func TestChartRefuses(t *testing.T) {
 		"tyop":        {"tyop": 1},
 		"url":         {"config": map[string]any{"prometheus": map[string]any{"url": "prometheus:9090"}}},
 		"mode":        {"config": map[string]any{"defaults": map[string]any{"mode": "on"}}},
-		"pools":       {"config": map[string]any{"pools": []any{}}},
+		"discover":    {"config": map[string]any{"pools": []any{}}},
 		"config":      {"config": map[string]any{"listen": ":1"}},
 		"replicas: 1": {"history": map[string]any{"size": "1Gi"}},
 	} {

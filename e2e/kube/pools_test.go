@@ -27,18 +27,24 @@ import (
 
 const pools = 100
 
+// listed pools are in the configuration, the others are discovered.
+const listed = pools / 2
+
 // The sick pools: Prometheus never answers for the one, the other's document is broken.
 const (
 	unanswered = 0
 	broken     = 1
 )
 
-// TestManyPools runs one process with 100 pools, two of them sick: the other 98 take
-// their steps.
+// TestManyPools runs one process with 100 pools, half of them discovered, two of the
+// others sick: 98 take their steps.
 func TestManyPools(t *testing.T) {
 	ns := namespace(t)
 	for n := range pools {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: poolName(n)}}
+		if n >= listed {
+			cm.Labels = map[string]string{"kvtuner.io/pool": poolName(n)}
+		}
 		if n == broken {
 			cm.Data = map[string]string{"parameters.json": "oops"}
 		}
@@ -93,9 +99,9 @@ func runPools(t *testing.T, ns, prometheus string) string {
 	t.Helper()
 	dir := t.TempDir()
 	var text strings.Builder
-	fmt.Fprintf(&text, "listen: 127.0.0.1:0\nprometheus: {url: %q}\nhistory: {path: %q}\nkubernetes: {kubeconfig: %q}\ndefaults: {mode: enforce}\npools:\n",
+	fmt.Fprintf(&text, "listen: 127.0.0.1:0\nprometheus: {url: %q}\nhistory: {path: %q}\nkubernetes: {kubeconfig: %q, discover: {configMaps: kvtuner.io/pool, selector: 'pool=\"{pool}\"'}}\ndefaults: {mode: enforce}\npools:\n",
 		prometheus, filepath.Join(dir, "history.db"), plane.kubeconfig(t, ns, plane.token))
-	for n := range pools {
+	for n := range listed {
 		fmt.Fprintf(&text, "- {name: %[1]s, selector: 'pool=%[1]q', store: {configMap: {name: %[1]s}}}\n", poolName(n))
 	}
 	config := filepath.Join(dir, "kvtuner.yaml")

@@ -45,6 +45,9 @@ type Options struct {
 	// ConfigMap over at its first load, and is refused from when another does.
 	// Empty takes nothing over, and only compare-and-swap protects the document.
 	Identity string
+	// Existing tells a Store never to make the ConfigMap: if it is gone, that was
+	// meant.
+	Existing bool
 	// Timeout of a request; 0 is DefaultTimeout.
 	Timeout time.Duration
 	// Logger tells about trouble with watching; nil is silent.

@@ -76,6 +76,9 @@ func (s *Store) look(ctx context.Context) error {
 // edited is a copy of what was last seen, changed and signed.
 func (s *Store) edited(do edit) (*corev1.ConfigMap, error) {
 	next := s.seen.DeepCopy()
+	if next == nil && s.o.Existing {
+		return nil, fmt.Errorf("%s: %w", s.o, store.ErrNotFound)
+	}
 	if next == nil {
 		next = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.o.Namespace, Name: s.o.Name}}
 	}

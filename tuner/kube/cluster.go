@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
 	"github.com/kvtuner/kvtuner/store/configmap"
@@ -15,9 +16,11 @@ import (
 
 // Cluster is the API server as one process sees it.
 type Cluster struct {
-	// Core and Coordination are its clients; they share a limit on requests.
+	// Core and Coordination are its clients.
 	Core         *corev1client.CoreV1Client
 	Coordination *coordinationclient.CoordinationV1Client
+	// Metadata reads of any kind of object only what all have.
+	Metadata metadata.Interface
 	// Namespace is meant where none is named: the pod's own, or kubectl's.
 	Namespace string
 	// Identity is this process among all others: the host's name, which in a pod
@@ -42,9 +45,13 @@ func Connect(kubeconfig string, log *slog.Logger) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
+	objects, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("naming this process: %w", err)
 	}
-	return &Cluster{Core: core, Coordination: coordination, Namespace: namespace, Identity: host + "_" + string(uuid.NewUUID())}, nil
+	return &Cluster{Core: core, Coordination: coordination, Metadata: objects, Namespace: namespace, Identity: host + "_" + string(uuid.NewUUID())}, nil
 }

@@ -38,6 +38,11 @@ func (e *Events) Journal(j Journal, about func() *corev1.ObjectReference) Journa
 	return announced{Journal: j, events: e, about: about}
 }
 
+// Refuse tells that an object cannot stand for a pool, and why.
+func (e *Events) Refuse(o Object, why string) {
+	e.recorder.Event(o.Reference(), corev1.EventTypeWarning, "PoolRefused", shorten(why))
+}
+
 // Journal keeps the records of decisions.
 type Journal interface {
 	Append(store.Decision) error

@@ -165,7 +165,7 @@ func (a *api) aim(o *tuner.Command, pool, to string) error {
 }
 
 func (a *api) pool(name string) (Pool, error) {
-	for _, p := range a.o.Pools {
+	for _, p := range a.o.Pools.Pools() {
 		if p.Status().Pool == name {
 			return p, nil
 		}

@@ -54,7 +54,7 @@ func newControl(t *testing.T, change func(*web.Options)) *control {
 	c.pool = &obedient{pool: pool{Pool: "a", Ready: true, Mode: tuner.Enforce, Doing: "watching the incumbent"}}
 	c.writeTokens("# operators\nalice " + aliceToken + "\n\nbob\t" + bobToken + "\n")
 	c.Handler = handler(t, func(o *web.Options) {
-		o.Pools, o.TokenFile = []web.Pool{c.pool}, c.tokens
+		o.Pools, o.TokenFile = web.Fixed{c.pool}, c.tokens
 		o.Logger = slog.New(slog.NewTextHandler(c.log, nil))
 		o.Now = func() time.Time { return c.now }
 		if change != nil {
@@ -269,7 +269,7 @@ func TestTokenFilesThatAreRefused(t *testing.T) {
 	} {
 		c := &control{t: t, tokens: filepath.Join(t.TempDir(), "tokens")}
 		c.writeTokens(text)
-		_, err := web.New(web.Options{History: broken{}, Gatherer: noMetrics{}, Now: time.Now, Logger: slog.New(slog.DiscardHandler), TokenFile: c.tokens})
+		_, err := web.New(web.Options{Pools: web.Fixed{}, History: broken{}, Gatherer: noMetrics{}, Now: time.Now, Logger: slog.New(slog.DiscardHandler), TokenFile: c.tokens})
 		if err == nil || !strings.Contains(err.Error(), "web.tokenFile: ") || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret-in") {
 			t.Errorf("%.30q: %v", text, err)
 		}

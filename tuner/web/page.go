@@ -77,8 +77,8 @@ func (a *api) renderError(w http.ResponseWriter, r *http.Request, e *Error) {
 
 // index lists the pools; the page of a pool alone is the index.
 func (a *api) index(w http.ResponseWriter, r *http.Request) {
-	if len(a.o.Pools) == 1 {
-		a.drawPool(w, r, a.o.Pools[0])
+	if pools := a.o.Pools.Pools(); len(pools) == 1 {
+		a.drawPool(w, r, pools[0])
 		return
 	}
 	p := a.newPage(r, "Pools")

@@ -272,7 +272,7 @@ func TestTimelineIsDrawn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d.points = tc.points
-			body := get(handler(t, func(o *web.Options) { o.Pools = []web.Pool{d} }), "/").Body.String()
+			body := get(handler(t, func(o *web.Options) { o.Pools = web.Fixed{d} }), "/").Body.String()
 			for what, want := range tc.count {
 				if got := strings.Count(body, what); got != want {
 					t.Errorf("%d of %s, want %d", got, what, want)

@@ -51,16 +51,18 @@ func (a *api) status(r *http.Request) (any, error) {
 }
 
 func (a *api) statuses() []PoolStatus {
-	all := make([]PoolStatus, len(a.o.Pools))
-	for i, p := range a.o.Pools {
+	pools := a.o.Pools.Pools()
+	all := make([]PoolStatus, len(pools))
+	for i, p := range pools {
 		all[i] = newPoolStatus(p.Status())
 	}
 	return all
 }
 
 func (a *api) names() []string {
-	names := make([]string, len(a.o.Pools))
-	for i, p := range a.o.Pools {
+	pools := a.o.Pools.Pools()
+	names := make([]string, len(pools))
+	for i, p := range pools {
 		names[i] = p.Status().Pool
 	}
 	return names

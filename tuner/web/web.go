@@ -40,6 +40,17 @@ type Pool interface {
 	Obey(ctx context.Context, now time.Time, o tuner.Command) (tuner.Receipt, error)
 }
 
+// Pools are the loops there are; they may come and go between two requests.
+type Pools interface {
+	Pools() []Pool
+}
+
+// Fixed are pools that stay.
+type Fixed []Pool
+
+// Pools implements Pools.
+func (f Fixed) Pools() []Pool { return f }
+
 // History is where decisions are read; store.History is one.
 type History interface {
 	Query(store.Filter) ([]store.Decision, error)
@@ -47,12 +58,12 @@ type History interface {
 	Pools() ([]string, error)
 }
 
-// Options are what the handler shows, and who may command. Pools may be
-// empty; History, Gatherer, Now and Logger are required.
+// Options are what the handler shows, and who may command. All but Version,
+// TokenFile, Settings and ClientCertificates are required.
 type Options struct {
 	// Version of the binary, as the status tells it.
 	Version  string
-	Pools    []Pool
+	Pools    Pools
 	History  History
 	Gatherer prometheus.Gatherer
 	// Now is the clock that ?since=1h and ?until=1h count back from.
@@ -87,8 +98,8 @@ type api struct {
 
 // New returns the handler.
 func New(o Options) (http.Handler, error) {
-	if o.History == nil || o.Gatherer == nil || o.Now == nil || o.Logger == nil {
-		return nil, errors.New("web: history, gatherer, clock and logger are required")
+	if o.Pools == nil || o.History == nil || o.Gatherer == nil || o.Now == nil || o.Logger == nil {
+		return nil, errors.New("web: pools, history, gatherer, clock and logger are required")
 	}
 	gate, err := newGate(o)
 	if err != nil {

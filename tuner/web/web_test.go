@@ -72,7 +72,7 @@ func handler(t *testing.T, change func(*web.Options)) http.Handler {
 	o := web.Options{
 		Version: "v1.2.3", History: h, Gatherer: registry, Now: func() time.Time { return now },
 		Logger: slog.New(slog.DiscardHandler),
-		Pools: []web.Pool{
+		Pools: web.Fixed{
 			pool{Pool: "a", Ready: true, Mode: tuner.Observe, LastState: tuner.OK, Doing: "resting", Incumbent: &incumbent},
 			pool{Pool: "b", Doing: "waiting to take over the pool"},
 		},
@@ -111,21 +111,21 @@ func decode[T any](t *testing.T, w *httptest.ResponseRecorder) T {
 
 func TestReadyNamesEachPoolThatIsNot(t *testing.T) {
 	for name, tc := range map[string]struct {
-		pools []web.Pool
+		pools web.Fixed
 		code  int
 		body  string
 	}{
 		"no pools":         {nil, 200, "ok\n"},
-		"ready":            {[]web.Pool{pool{Pool: "a", Ready: true, LastState: tuner.OK}}, 200, "ok\n"},
-		"idle is ready":    {[]web.Pool{pool{Pool: "a", Ready: true, LastState: tuner.Idle}}, 200, "ok\n"},
-		"no sample yet":    {[]web.Pool{pool{Pool: "a", Ready: true}}, 200, "ok\n"},
-		"not stepped yet":  {[]web.Pool{pool{Pool: "a"}}, 503, "pool a: waiting for the first step\n"},
-		"not taken over":   {[]web.Pool{pool{Pool: "a", Doing: "waiting"}}, 503, "pool a: waiting\n"},
-		"failing step":     {[]web.Pool{pool{Pool: "a", Doing: "resting", Error: "disk\nfull"}}, 503, "pool a: disk; full\n"},
-		"data missing":     {[]web.Pool{pool{Pool: "a", Ready: true, LastState: tuner.Unknown, LastWhy: "refused"}}, 503, "pool a: data is missing: refused\n"},
-		"plugin missing":   {[]web.Pool{pool{Pool: "a", Ready: true, LastState: tuner.OK, LastWhy: "no plugin"}}, 503, "pool a: data is missing: no plugin\n"},
-		"one of several":   {[]web.Pool{pool{Pool: "a", Ready: true}, pool{Pool: "b", Error: "x"}}, 503, "pool b: x\n"},
-		"several of three": {[]web.Pool{pool{Pool: "a", Error: "y"}, pool{Pool: "b", Ready: true}, pool{Pool: "c", Error: "x"}}, 503, "pool a: y\npool c: x\n"},
+		"ready":            {web.Fixed{pool{Pool: "a", Ready: true, LastState: tuner.OK}}, 200, "ok\n"},
+		"idle is ready":    {web.Fixed{pool{Pool: "a", Ready: true, LastState: tuner.Idle}}, 200, "ok\n"},
+		"no sample yet":    {web.Fixed{pool{Pool: "a", Ready: true}}, 200, "ok\n"},
+		"not stepped yet":  {web.Fixed{pool{Pool: "a"}}, 503, "pool a: waiting for the first step\n"},
+		"not taken over":   {web.Fixed{pool{Pool: "a", Doing: "waiting"}}, 503, "pool a: waiting\n"},
+		"failing step":     {web.Fixed{pool{Pool: "a", Doing: "resting", Error: "disk\nfull"}}, 503, "pool a: disk; full\n"},
+		"data missing":     {web.Fixed{pool{Pool: "a", Ready: true, LastState: tuner.Unknown, LastWhy: "refused"}}, 503, "pool a: data is missing: refused\n"},
+		"plugin missing":   {web.Fixed{pool{Pool: "a", Ready: true, LastState: tuner.OK, LastWhy: "no plugin"}}, 503, "pool a: data is missing: no plugin\n"},
+		"one of several":   {web.Fixed{pool{Pool: "a", Ready: true}, pool{Pool: "b", Error: "x"}}, 503, "pool b: x\n"},
+		"several of three": {web.Fixed{pool{Pool: "a", Error: "y"}, pool{Pool: "b", Ready: true}, pool{Pool: "c", Error: "x"}}, 503, "pool a: y\npool c: x\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := get(handler(t, func(o *web.Options) { o.Pools = tc.pools }), "/readyz")
@@ -163,7 +163,7 @@ func TestStatus(t *testing.T) {
 
 func TestStatusThatHasNoJSONFormIsAnError(t *testing.T) {
 	h := handler(t, func(o *web.Options) {
-		o.Pools = []web.Pool{pool{Pool: "a", Ready: true, Recent: map[string]float64{"waiting": math.NaN()}}}
+		o.Pools = web.Fixed{pool{Pool: "a", Ready: true, Recent: map[string]float64{"waiting": math.NaN()}}}
 	})
 	w := get(h, "/api/v1/status")
 	if e := decode[web.ErrorResponse](t, w); w.Code != 500 || e.Error.Code != web.CodeInternal {

@@ -9,7 +9,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $config := deepCopy .Values.config -}}
 {{- $_ := set $config "listen" ":9095" -}}
 {{- $_ := set $config "history" (dict "path" "/var/lib/kvtuner/history.db") -}}
-{{- $_ := set $config "kubernetes" (dict "lease" (dict "name" (include "kvtuner.name" .))) -}}
+{{- $_ := set $config "kubernetes" (dict "lease" (dict "name" (include "kvtuner.name" .)) "discover" .Values.discover) -}}
+{{- if not (or $config.pools .Values.discover.configMaps .Values.discover.inferencePools) -}}
+{{- fail "config.pools is empty: list a pool, or set discover.configMaps or discover.inferencePools" -}}
+{{- end -}}
 {{- if not (hasKey $config "log") }}{{ $_ := set $config "log" (dict "format" "json") }}{{ end -}}
 {{- $pools := list -}}
 {{- range $config.pools -}}
