@@ -25,8 +25,8 @@ func (c *controller) start(s Sample, p proposal, before []Sample) action {
 	for _, b := range before {
 		t.show(b.record(store.ArmBaseline, c.settings.Objective))
 	}
-	t.begin(true, s.To)
 	c.trial = t
+	c.switchArm(s, true)
 
 	kind := store.KindTrial
 	if p.origin == fromShed {
@@ -169,8 +169,18 @@ func (c *controller) guardTrial(s Sample) string {
 
 func (c *controller) beyondWashout(s Sample) bool {
 	t := c.trial
-	return !t.acked.IsZero() && !s.From.Before(t.acked.Add(c.settings.Trial.Washout))
+	return !t.acked.IsZero() && !s.From.Before(t.acked.Add(t.washout))
 }
+
+// switchArm begins a block after the sample s of the other arm.
+func (c *controller) switchArm(s Sample, candidate bool) {
+	c.trial.begin(candidate, s.To)
+	c.trial.washout = min(max(c.settings.Trial.Washout, backlogLives*s.deferral()), c.settings.Trial.Block)
+}
+
+// backlogLives is how many times the mean wait of a restore its backlog lives: what
+// has just joined a queue waits for all of it, and half of that is the mean.
+const backlogLives = 2
 
 func (c *controller) judge(s Sample) {
 	if s.State != OK || !c.beyondWashout(s) {
@@ -203,7 +213,7 @@ func (c *controller) afterSample(s Sample) action {
 		return c.finish(s, noDifference, i, t.describe(i)+"; the blocks are used up")
 	}
 	c.expose(s.To)
-	t.begin(!t.onCandidate, s.To)
+	c.switchArm(s, !t.onCandidate)
 	return action{change: c.trialChange(s.To)}
 }
 

@@ -59,6 +59,22 @@ type Signals struct {
 	Engines int
 }
 
+// deferral is how long a request that was let restore waited for its lookup, on
+// average; 0 where that is not known.
+func (s Sample) deferral() time.Duration {
+	if s.State != OK || s.Plugin.State != OK || s.Plugin.Loads <= 0 {
+		return 0
+	}
+	seconds := s.Signals.LookupSeconds / s.Plugin.Loads
+	if !(seconds >= 0 && seconds < longestDeferral.Seconds()) {
+		return 0
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// longestDeferral that is believed.
+const longestDeferral = time.Hour
+
 // plus adds the signals of two disjoint windows.
 func (s Signals) plus(o Signals) Signals {
 	return Signals{

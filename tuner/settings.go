@@ -101,7 +101,8 @@ type Guard struct {
 type Trial struct {
 	// Block is how long one arm runs before the other takes over; its first
 	// Washout is not judged, because the storage backlog of the other arm is
-	// still being worked off.
+	// still being worked off; it is longer, up to Block, where restores were
+	// seen to wait for more than half of it.
 	Block   time.Duration `mapstructure:"block"`
 	Washout time.Duration `mapstructure:"washout"`
 	// MaxBlocks of the candidate before a trial ends undecided.

@@ -29,6 +29,9 @@ type switchback struct {
 	switched    time.Time
 	acked       time.Time
 	since       time.Time // the present block's beginning
+	// washout of the present block: trial.washout, or longer if restores of the
+	// other arm were waiting for longer.
+	washout time.Duration
 
 	before  Signals // the incumbent, before the trial
 	blocks  []block
