@@ -131,7 +131,7 @@ func checkConfigSize(path string) error {
 	case err != nil:
 		return nil
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("it is %s; want a file", info.Mode().Type())
+		return errors.New("it is a folder, a pipe or a device; want a file")
 	case info.Size() > maxConfigSize:
 		return fmt.Errorf("it has %d bytes; %d at most", info.Size(), maxConfigSize)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -120,7 +119,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return usage(err)
 	}
-	if err := f.readSchedule(); err != nil {
+	if err := f.readSchedule(cmd.Context()); err != nil {
 		return usage(err)
 	}
 	if err := f.readDeployment(cmd); err != nil {
@@ -139,11 +138,14 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	return write(cmd.OutOrStdout(), result)
 }
 
-func (f *benchFlags) readSchedule() error {
+// maxScheduleFile, in bytes: thousands of phases take less.
+const maxScheduleFile = 1 << 20
+
+func (f *benchFlags) readSchedule(ctx context.Context) error {
 	if f.schedule == "" {
 		return nil
 	}
-	raw, err := os.ReadFile(f.schedule)
+	raw, err := fromFile(ctx, f.schedule, maxScheduleFile, io.ReadAll)
 	if err != nil {
 		return fmt.Errorf("schedule: %w", err)
 	}

@@ -62,7 +62,10 @@ func (e *endpoint) addCredentials(cmd *cobra.Command) {
 
 const tokenFileEnv = "KVTUNER_TOKEN_FILE"
 
-func newClient(e endpoint) (*client, error) {
+// maxClientFile bounds the files that say whom to trust and who asks, in bytes.
+const maxClientFile = 1 << 20
+
+func newClient(ctx context.Context, e endpoint) (*client, error) {
 	address := e.address
 	if !strings.Contains(address, "://") && address != "" {
 		address = "http://" + address
@@ -71,12 +74,12 @@ func newClient(e endpoint) (*client, error) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, usage(fmt.Errorf("--address: %q is not host:port nor an http or https URL, such as %s", e.address, defaultAddress))
 	}
-	transport, err := e.transport()
+	transport, err := e.transport(ctx)
 	if err != nil {
 		return nil, usage(err)
 	}
 	c := &client{base: u, http: &http.Client{Transport: transport, CheckRedirect: stay}}
-	if c.token, err = e.token(); err != nil {
+	if c.token, err = e.token(ctx); err != nil {
 		return nil, usage(err)
 	}
 	return c, nil
@@ -85,11 +88,11 @@ func newClient(e endpoint) (*client, error) {
 // stay follows no redirect: a token is for the address it was given for.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-func (e endpoint) transport() (http.RoundTripper, error) {
+func (e endpoint) transport(ctx context.Context) (http.RoundTripper, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	if e.ca != "" {
-		pem, err := os.ReadFile(e.ca)
+		pem, err := fromFile(ctx, e.ca, maxClientFile, io.ReadAll)
 		if err != nil {
 			return nil, fmt.Errorf("--ca: %w", err)
 		}
@@ -99,7 +102,7 @@ func (e endpoint) transport() (http.RoundTripper, error) {
 		}
 	}
 	if e.cert != "" {
-		pair, err := tls.LoadX509KeyPair(e.cert, e.key)
+		pair, err := e.certificate(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("--cert and --key: %w", err)
 		}
@@ -108,12 +111,24 @@ func (e endpoint) transport() (http.RoundTripper, error) {
 	return t, nil
 }
 
+func (e endpoint) certificate(ctx context.Context) (tls.Certificate, error) {
+	cert, err := fromFile(ctx, e.cert, maxClientFile, io.ReadAll)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := fromFile(ctx, e.key, maxClientFile, io.ReadAll)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
+}
+
 // token is the last word of the file's only line that is no comment.
-func (e endpoint) token() (string, error) {
+func (e endpoint) token(ctx context.Context) (string, error) {
 	if e.tokenFile == "" {
 		return "", nil
 	}
-	raw, err := os.ReadFile(e.tokenFile)
+	raw, err := fromFile(ctx, e.tokenFile, maxClientFile, io.ReadAll)
 	if err != nil {
 		return "", fmt.Errorf("--token-file: %w", err)
 	}

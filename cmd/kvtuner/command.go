@@ -126,7 +126,7 @@ func (o *order) sends(v tuner.Verb) func(*cobra.Command, []string) error {
 		if err := o.check(v); err != nil {
 			return usage(fmt.Errorf("--%w", err)) // which names the flag first
 		}
-		c, err := newClient(*o.daemon)
+		c, err := newClient(cmd.Context(), *o.daemon)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 // completePools lets a shell complete --pool with what the daemon tunes.
 func completePools(cmd *cobra.Command, daemon *endpoint) {
 	complete(cmd, "pool", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		c, err := newClient(*daemon)
+		c, err := newClient(cmd.Context(), *daemon)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -49,13 +49,21 @@ func notFound(err error) error { return &exitError{exitNotFound, err} }
 
 func notReady(err error) error { return &exitError{exitNotReady, err} }
 
+// maxErrorLine is how many characters of a problem are shown: it may repeat an
+// argument.
+const maxErrorLine = 2000
+
 // report writes err as one line, or one a problem when there are several, and
 // returns the exit code.
 func report(stderr io.Writer, err error) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(stderr, "kvtuner: "+printable(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "\n  ")))
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	for i, line := range lines {
+		lines[i] = clip(printable(line), maxErrorLine)
+	}
+	fmt.Fprintln(stderr, "kvtuner: "+strings.Join(lines, "\n  "))
 	var coded *exitError
 	if errors.As(err, &coded) {
 		return coded.code

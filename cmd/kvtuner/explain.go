@@ -32,7 +32,7 @@ newest decision.`,
 	completePools(cmd, from.daemon)
 	cmd.Flags().Var(output, "output", "form of the output")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return from.read(func(r records) error {
+		return from.read(cmd.Context(), func(r records) error {
 			d, err := find(cmd.Context(), r, pool, args[0])
 			if err != nil {
 				return fmt.Errorf("explaining decision %s: %w", args[0], err)

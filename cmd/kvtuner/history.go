@@ -40,7 +40,7 @@ before now such as 90m or 7d; --since is inclusive, --until is not.`,
 		if _, err := web.ParseFilter(filter(), time.Now()); err != nil {
 			return usage(fmt.Errorf("--%w", err)) // which names the flag first
 		}
-		return from.read(func(r records) error {
+		return from.read(cmd.Context(), func(r records) error {
 			found, err := r.list(cmd.Context(), filter())
 			if err != nil {
 				return fmt.Errorf("listing decisions: %w", err)

@@ -30,9 +30,9 @@ func addSource(cmd *cobra.Command) source {
 }
 
 // read opens the source for as long as do runs.
-func (s source) read(do func(records) error) error {
+func (s source) read(ctx context.Context, do func(records) error) error {
 	if *s.db == "" {
-		c, err := newClient(*s.daemon)
+		c, err := newClient(ctx, *s.daemon)
 		if err != nil {
 			return err
 		}

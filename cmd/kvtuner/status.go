@@ -34,7 +34,7 @@ Exit code 4 if a pool shown is not being tuned; the reason is in the output.`,
 	completePools(cmd, daemon)
 	cmd.Flags().Var(output, "output", "form of the output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := newClient(*daemon)
+		c, err := newClient(cmd.Context(), *daemon)
 		if err != nil {
 			return err
 		}

@@ -72,7 +72,7 @@ func accessRemedy(err error) remedy {
 	case strings.Contains(said, "may be partial"), strings.Contains(said, "isPartial"):
 		return remedy{"prometheus.url", "bring back the part that did not answer; until then nothing is decided"}
 	}
-	return remedy{"prometheus.url", "correct the URL, or start the server; kvtuner retries by itself"}
+	return remedy{"prometheus.url", "correct the URL, or start the server; a daemon retries by itself"}
 }
 
 // allowedSkew between the clocks: a second is lost on the way.
