@@ -46,6 +46,7 @@ arguments give the same output and the same report, to the byte.`,
 	flags.StringVar(&f.report, "report", filepath.Join("report", "demo.html"), "file to write the report to")
 	flags.BoolVar(&f.noReport, "no-report", false, "write no report")
 	cmd.MarkFlagsMutuallyExclusive("report", "no-report")
+	cmd.AddCommand(newDemoServeCommand())
 	return cmd
 }
 

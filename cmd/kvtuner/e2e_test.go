@@ -4,9 +4,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,116 +12,49 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kvtuner/kvtuner/internal/fleet"
-	"github.com/kvtuner/kvtuner/internal/prom"
 	"github.com/kvtuner/kvtuner/plugin"
 	"github.com/kvtuner/kvtuner/store"
 )
 
-// live is a fleet that serves in real time, the plugin that decides for it and
-// watches the parameter file, and a Prometheus that scrapes both each second.
-type live struct {
-	t      *testing.T
-	url    string
-	policy *plugin.Policy
-
-	mu    sync.Mutex
-	fleet *fleet.Fleet
+// observedFleet is a live fleet of a test.
+type observedFleet struct {
+	*live
+	t *testing.T
 }
 
-func serve(t *testing.T, document string) *live {
+func serve(t *testing.T, document string) *observedFleet {
 	t.Helper()
-	config, err := plugin.ParseConfig([]byte(fmt.Sprintf(
-		`{"loadPolicy":"threshold","minExternalReusableTokens":2048,"maxWaitingRequests":4,"tuning":{"file":%q}}`, document)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	registry := prometheus.NewRegistry()
-	policy, err := plugin.New(plugin.Options{Config: config, Pool: "e2e", Now: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: registry})
-	if err != nil {
-		t.Fatal(err)
-	}
 	scenario, err := fleet.ByName("4k-c32")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := fleet.New(fleet.Options{Scenario: scenario, Seed: 1, Policy: policy, Start: time.Now()})
+	l, err := newLive(liveOptions{
+		scenario: scenario, pool: "e2e", initial: store.Params{MinExternalReusableTokens: 2048, MaxWaitingRequests: 4},
+		document: document, listen: "127.0.0.1:0", scrape: time.Second, start: time.Now(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := prom.Open(prom.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Close() })
-	url, err := server.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &live{t: t, url: url, policy: policy, fleet: f}
-	l.start(document, server, registry)
-	return l
-}
-
-// start watches the file and lets time pass, until the test ends.
-func (l *live) start(document string, server *prom.Server, registry *prometheus.Registry) {
 	ctx, cancel := context.WithCancel(context.Background())
-	reader, err := store.OpenFileReader(store.FileOptions{Path: document, Pool: "e2e"})
-	if err != nil {
-		l.t.Fatal(err)
-	}
 	var running sync.WaitGroup
-	l.t.Cleanup(func() { cancel(); running.Wait() })
-	running.Go(func() {
-		for update := range reader.Watch(ctx) {
-			switch {
-			case errors.Is(update.Err, store.ErrNotFound):
-			case update.Err != nil:
-				l.policy.Reject(update.Err)
-			default:
-				_ = l.policy.Apply(update.Document) // refused ones are counted
-			}
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		if err := l.server.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 	running.Go(func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case now := <-tick.C:
-				l.pass(now, server, registry)
-			}
+		if err := l.run(ctx, tickAtOnce(ctx, time.Second)); err != nil {
+			t.Error(err)
 		}
 	})
-}
-
-// pass brings the fleet up to now and scrapes.
-func (l *live) pass(now time.Time, server *prom.Server, registry *prometheus.Registry) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fleet.Advance(now.Sub(l.fleet.Now()))
-	for _, e := range l.fleet.Endpoints() {
-		if err := server.Scrape(now, map[string]string{"namespace": "llm", "pod": e.Name}, e.Gatherer); err != nil {
-			l.t.Errorf("scraping %s: %v", e.Name, err)
-		}
-	}
-	if err := server.Scrape(now, map[string]string{"namespace": "llm", "pod": "epp-0"}, registry); err != nil {
-		l.t.Errorf("scraping the plugin: %v", err)
-	}
-}
-
-func (l *live) requests() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.fleet.Stats().Requests
+	return &observedFleet{l, t}
 }
 
 // await polls a condition, as an operator's dashboard would.
-func (l *live) await(what string, met func() bool) {
+func (l *observedFleet) await(what string, met func() bool) {
 	l.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -137,9 +68,9 @@ func (l *live) await(what string, met func() bool) {
 	}
 }
 
-func (l *live) awaitRevision(want int64) {
+func (l *observedFleet) awaitRevision(want int64) {
 	l.t.Helper()
-	l.await(fmt.Sprintf("revision %d in force", want), func() bool { return l.policy.InForce().Revision >= want })
+	l.await(fmt.Sprintf("revision %d in force", want), func() bool { return l.inForce().Revision >= want })
 }
 
 // TestE2E runs the daemon as its users do: the loop closes through a real file,
@@ -160,7 +91,7 @@ pools: [{name: e2e, mode: enforce, scrapeInterval: 1s, endpoints: 4, selector: '
 	daemon := launch(t, config)
 	daemon.await("no document existed: starting from the initial 1024+8")
 	l.awaitRevision(1)
-	if got := l.policy.InForce(); got.Baseline.String() != "1024+8" || got.Source != plugin.SourceStore {
+	if got := l.inForce(); got.Baseline.String() != "1024+8" || got.Source != plugin.SourceStore {
 		t.Errorf("in force: %+v", got)
 	}
 
@@ -186,7 +117,7 @@ pools: [{name: e2e, mode: enforce, scrapeInterval: 1s, endpoints: 4, selector: '
 	before := l.requests()
 	daemon = launch(t, config)
 	daemon.await("took over 4096+2 of revision 2 as the incumbent")
-	if got := l.policy.InForce(); got.Baseline.String() != "4096+2" {
+	if got := l.inForce(); got.Baseline.String() != "4096+2" {
 		t.Errorf("after the restart %s is in force", got.Baseline)
 	}
 	l.await("the fleet to go on serving", func() bool { return l.requests() > before })
@@ -197,7 +128,7 @@ pools: [{name: e2e, mode: enforce, scrapeInterval: 1s, endpoints: 4, selector: '
 }
 
 // checkHistory reads what the daemon recorded with the operator's command.
-func (l *live) checkHistory(path string) {
+func (l *observedFleet) checkHistory(path string) {
 	l.t.Helper()
 	var out, errs strings.Builder
 	if code := execute(context.Background(), []string{"history", "--db", path, "--output", "csv"}, &out, &errs); code != 0 {
