@@ -38,6 +38,7 @@ func (c *controller) candidate(v view) (proposal, bool) {
 		return c.search.propose(&c.climber, v)
 	}
 	p, ok := c.search.fromCurves(&c.climber, v)
+	p.curves = v.model.record()
 	return p, ok && c.settings.has(Haste) && c.settings.Trial.likely(p.prior)
 }
 

@@ -88,7 +88,7 @@ func writePool(w io.Writer, s web.PoolStatus, width textWidth) {
 		row("ready", "no: "+s.NotReady)
 	}
 	if s.Paused != nil {
-		row("paused", s.Paused.String())
+		row("paused", strings.TrimPrefix(s.Paused.String(), "paused "))
 	}
 	if p := s.Proposal; p != nil {
 		row("proposal", fmt.Sprintf("%s of %s, until %s: %s", p.ID, p.Candidate, stamp(p.Until), p.Why))

@@ -107,7 +107,7 @@ func TestPathAndRecordsAgree(t *testing.T) {
 	t.Parallel()
 	o := run(t, Tuned(start), 3, nil, "8k-c32-slow-storage", "mixed-c64")
 	incumbent := start
-	explained := map[store.Params]bool{start: true}
+	explained, predicted := map[store.Params]bool{start: true}, 0
 	for _, d := range o.Decisions {
 		if err := d.Validate(); err != nil {
 			t.Errorf("record %s: %v", d.ID, err)
@@ -116,9 +116,18 @@ func TestPathAndRecordsAgree(t *testing.T) {
 			t.Errorf("record %s is about %s, the incumbent is %s", d.ID, d.From, incumbent)
 		}
 		explained[d.To] = true
+		if d.Kind == store.KindTrial && strings.Contains(d.Reason, "cost curves predict") {
+			predicted++
+			if len(d.Evidence.Curves) == 0 {
+				t.Errorf("record %s rests on cost curves that it does not show: %s", d.ID, d.Reason)
+			}
+		}
 		if d.Kind == store.KindMove || d.Kind == store.KindRecover || d.Kind == store.KindRollback {
 			incumbent = d.To
 		}
+	}
+	if predicted == 0 {
+		t.Error("no trial rests on cost curves")
 	}
 	for _, p := range o.Path {
 		if !explained[p.Params] {
