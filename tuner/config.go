@@ -90,6 +90,39 @@ const EnvPrefix = "KVTUNER"
 // The section "defaults" holds settings of all pools; each entry of "pools"
 // overrides them.
 func LoadConfig(path string) (Config, error) {
+	all, err := readConfig(path)
+	if err != nil {
+		return Config{}, err
+	}
+	c, err := decodeConfig(all)
+	if err == nil {
+		err = c.validate()
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// LoadPrometheus reads no more of a file than where Prometheus is and how to get
+// in: all there is before the pools are known.
+func LoadPrometheus(path string) (PrometheusConfig, error) {
+	all, err := readConfig(path)
+	if err != nil {
+		return PrometheusConfig{}, err
+	}
+	var c PrometheusConfig
+	if err = decodeStrictly(all["prometheus"], &c); err == nil {
+		err = c.Validate()
+	}
+	if err != nil {
+		return PrometheusConfig{}, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// readConfig reads a file and the environment.
+func readConfig(path string) (map[string]any, error) {
 	v := viper.New()
 	v.SetConfigFile(path)
 	v.SetEnvPrefix(EnvPrefix)
@@ -98,26 +131,19 @@ func LoadConfig(path string) (Config, error) {
 	setDefaults(v)
 	for _, key := range settingKeys("defaults", reflect.TypeFor[Settings]()) {
 		if err := v.BindEnv(key); err != nil {
-			return Config{}, fmt.Errorf("reading the environment: %w", err)
+			return nil, fmt.Errorf("reading the environment: %w", err)
 		}
 	}
 	if err := checkConfigSize(path); err != nil {
-		return Config{}, fmt.Errorf("reading configuration %s: %w", path, err)
+		return nil, fmt.Errorf("reading configuration %s: %w", path, err)
 	}
 	if err := v.ReadInConfig(); err != nil {
 		if unsupported := viper.UnsupportedConfigError(""); errors.As(err, &unsupported) {
 			err = errors.New("its name does not say what it holds; it must end in .yaml, .toml or .json")
 		}
-		return Config{}, fmt.Errorf("reading configuration %s: %w", path, err)
+		return nil, fmt.Errorf("reading configuration %s: %w", path, err)
 	}
-	c, err := decodeConfig(v.AllSettings())
-	if err == nil {
-		err = c.validate()
-	}
-	if err != nil {
-		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
-	}
-	return c, nil
+	return v.AllSettings(), nil
 }
 
 // maxConfigSize bounds a configuration file in bytes: a hundred pools take a tenth of
@@ -224,7 +250,7 @@ func (c Config) standard() (PoolConfig, error) {
 }
 
 // sectionName is the decoder's for a section, a Go type.
-var sectionName = regexp.MustCompile(`'tuner\.(PoolConfig|Config|Settings)' has`)
+var sectionName = regexp.MustCompile(`'tuner\.(PoolConfig|PrometheusConfig|Config|Settings)' has`)
 
 func decodeStrictly(from, into any) error {
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{

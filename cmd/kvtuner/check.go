@@ -35,12 +35,15 @@ the Endpoint Picker, the parameter document, the schedule. Each finding names th
 setting and the remedy. Nothing is changed; a daemon may be running.
 
 --detect finds the preset, the labels and the pools from what Prometheus holds, and
-prints a configuration to start from; with --prometheus it needs no configuration.
+prints a configuration to start from; with --prometheus it needs no configuration. A
+Prometheus that wants a login is named by --config, of which nothing but the section
+prometheus is read; what is printed then goes behind it.
 
 Exit code 6 if there are warnings, 7 if there are errors, 2 if the configuration
 itself is refused.`,
 		Example: `  kvtuner check --config kvtuner.yaml
   kvtuner check --detect --prometheus http://prometheus:9090 > kvtuner.yaml
+  kvtuner check --detect --config kvtuner.yaml >> kvtuner.yaml
   kvtuner check --config kvtuner.yaml --format json | jq '.pools[].findings[] | select(.level == "error")'`,
 		Args: cobra.NoArgs,
 	}
@@ -57,7 +60,7 @@ itself is refused.`,
 		if address != "" && !detect {
 			return usage(errors.New("--prometheus: is for --detect; give --config to check a set-up"))
 		}
-		c, err := checkedConfig(path, address)
+		c, err := checkedConfig(path, address, detect)
 		if err != nil {
 			return usage(err)
 		}
@@ -67,18 +70,22 @@ itself is refused.`,
 		}
 		defer client.Close()
 		if detect {
-			return runDetect(cmd.Context(), cmd.OutOrStdout(), c, client, format.value)
+			return runDetect(cmd.Context(), cmd.OutOrStdout(), c.Prometheus, client, path, format.value)
 		}
 		return runCheck(cmd.Context(), cmd.OutOrStdout(), c, client, pool, format.value)
 	}
 	return cmd
 }
 
-func checkedConfig(path, address string) (tuner.Config, error) {
-	if path != "" {
+func checkedConfig(path, address string, detect bool) (c tuner.Config, err error) {
+	switch {
+	case path != "" && detect:
+		c.Prometheus, err = tuner.LoadPrometheus(path)
+		return c, err
+	case path != "":
 		return tuner.LoadConfig(path)
 	}
-	c := tuner.Config{Prometheus: tuner.PrometheusConfig{URL: address, Timeout: 10 * time.Second}}
+	c = tuner.Config{Prometheus: tuner.PrometheusConfig{URL: address, Timeout: 10 * time.Second}}
 	return c, c.Prometheus.Validate()
 }
 

@@ -14,24 +14,30 @@ import (
 	"github.com/kvtuner/kvtuner/tuner/preflight"
 )
 
-func runDetect(ctx context.Context, w io.Writer, c tuner.Config, client *connect.Client, format string) error {
-	d, err := preflight.Detect(ctx, preflight.Options{Prometheus: client, QueryTimeout: c.Prometheus.Timeout, Now: time.Now})
+// runDetect prints what Prometheus holds. path is of the configuration that says how
+// to get in, if one does.
+func runDetect(ctx context.Context, w io.Writer, c tuner.PrometheusConfig, client *connect.Client, path, format string) error {
+	d, err := preflight.Detect(ctx, preflight.Options{Prometheus: client, QueryTimeout: c.Timeout, Now: time.Now})
 	if err != nil {
 		return fmt.Errorf("detecting the set-up: %w", err)
 	}
 	if format == "json" {
 		return writeJSON(w, d)
 	}
-	return writeText(w, func(w io.Writer) { writeDetection(w, d, c.Prometheus.URL) })
+	return writeText(w, func(w io.Writer) { writeDetection(w, d, c.URL, path) })
 }
 
 // writeDetection is a configuration with what was found.
-func writeDetection(w io.Writer, d preflight.Detection, address string) {
+func writeDetection(w io.Writer, d preflight.Detection, address, path string) {
 	fmt.Fprintf(w, "# What Prometheus held at %s. Then: kvtuner check --config FILE\n", stamp(d.At))
 	if len(d.Also) > 0 {
 		fmt.Fprintf(w, "# Series of these presets are there, too; each request must be counted once: %s\n", strings.Join(d.Also, ", "))
 	}
-	fmt.Fprintf(w, "prometheus:\n  url: %s\n", yamlText(withoutPassword(address)))
+	if path == "" {
+		fmt.Fprintf(w, "prometheus:\n  url: %s\n", yamlText(withoutPassword(address)))
+	} else {
+		fmt.Fprintf(w, "# It goes behind the section prometheus of %s, and replaces defaults and pools.\n", oneLine(path))
+	}
 	fmt.Fprintf(w, "defaults:\n  mode: observe\n  metrics: {preset: %s}\n  endpointLabel: %s\n", d.Preset, d.EndpointLabel)
 	if d.Scrape > 0 {
 		fmt.Fprintf(w, "  scrapeInterval: %s\n", d.Scrape)

@@ -147,7 +147,7 @@ func TestDetectProposesWhatIsInForce(t *testing.T) {
 			pool.Initial = &p
 		}
 		var out bytes.Buffer
-		writeDetection(&out, preflight.Detection{Preset: "vllm", EndpointLabel: "pod", Pools: []preflight.Detected{pool}}, "http://prometheus:9090")
+		writeDetection(&out, preflight.Detection{Preset: "vllm", EndpointLabel: "pod", Pools: []preflight.Detected{pool}}, "http://prometheus:9090", "")
 		c, err := tuner.LoadConfig(writeFile(t, "detected.yaml", out.String()))
 		if err != nil {
 			t.Fatalf("%+v: %v:\n%s", tc, err, &out)
@@ -177,6 +177,12 @@ func TestDetectWritesAConfiguration(t *testing.T) {
 	if !json.Valid([]byte(asJSON)) || !strings.Contains(asJSON, `"preset": "vllm"`) || !strings.Contains(asJSON, `"minExternalReusableTokens": 2048`) {
 		t.Errorf("got %s", asJSON)
 	}
+	login := "prometheus: {url: '" + url + "', headers: ['X-Scope-OrgID: a']}\n"
+	behind, _ := runs(t, 0, "check", "--detect", "--config", writeFile(t, "prometheus.yaml", login))
+	if c, err = tuner.LoadConfig(writeFile(t, "both.yaml", login+behind)); err != nil || len(c.Pools) != 1 || len(c.Prometheus.Headers) != 1 {
+		t.Errorf("behind the login: %+v, %v:\n%s", c, err, behind)
+	}
+	runs(t, exitUsage, "check", "--detect", "--config", writeFile(t, "wrong.yaml", "prometheus: {url: '"+url+"', tenant: a}\n"))
 	_, errs := runs(t, exitFailure, "check", "--detect", "--prometheus", "http://"+unusedAddress(t))
 	if !strings.Contains(errs, "prometheus.url") {
 		t.Errorf("of an unreachable server: %s", errs)
