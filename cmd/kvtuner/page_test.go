@@ -391,7 +391,7 @@ func TestIndexAndProposalInABrowser(t *testing.T) {
 			Why: "the cost curves predict 6.2% (± 1.1) less end-to-end time", Until: fixtureTime.Add(50 * time.Minute)},
 		Recent: map[string]float64{"costSeconds": 2.04, "ttftMeanSeconds": 0.64, "withinSLO": 0.962, "waiting": 3.4},
 	}
-	b := openBrowser(t, servePage(t, web.Options{Pools: append(fixturePools(), asking), History: history, Now: fixtureNow, Settings: pageSettings}))
+	b := openBrowser(t, servePage(t, web.Options{Pools: web.Fixed(append(fixturePools(), asking)), History: history, Now: fixtureNow, Settings: pageSettings}))
 	b.size(1200, 700, false)
 	b.open("/")
 	b.says("#pools", "qwen", "llama", "mistral", "A change waits for your approval", "kvtuner is not tuning this pool")
