@@ -118,6 +118,27 @@ func TestPauseBesideATunerThatWrites(t *testing.T) {
 	}
 }
 
+// An observer who cannot write says that a pause will not last, and goes on.
+func TestPauseOfAnObserverThatCannotWrite(t *testing.T) {
+	f := newFixture(t, func(s *Settings) { s.Mode = Observe })
+	f.steps(3)
+	f.docs.saveErr = errors.New("read-only")
+	if r, err := f.obey(Command{Verb: Pause}); err != nil || !strings.Contains(r.Pending, "read-only") {
+		t.Fatalf("%v, pending %q", err, r.Pending)
+	}
+	f.steps(2)
+	if s := f.tuner.Status(); !s.Ready || s.Paused == nil || s.LastState != OK {
+		t.Errorf("status %+v", s)
+	}
+	f.docs.saveErr = nil
+	f.steps(1)
+	f.restart()
+	f.steps(1)
+	if f.tuner.Status().Paused == nil {
+		t.Error("the pause was not saved once that was possible")
+	}
+}
+
 func TestKnownGoodSurvivesARestart(t *testing.T) {
 	f := newFixture(t, nil)
 	f.steps(10)

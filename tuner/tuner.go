@@ -134,7 +134,8 @@ func (t *Tuner) step(ctx context.Context, now time.Time) error {
 	if t.pending != (action{}) {
 		return t.carryOut(ctx, now)
 	}
-	if err := t.save(ctx); err != nil {
+	// An observer whose pause cannot be saved goes on: whoever gave it was told.
+	if err := t.save(ctx); err != nil && t.o.Settings.Mode != Observe {
 		return err
 	}
 	sample, obeyed := t.observe(ctx, now)

@@ -59,7 +59,15 @@ func (j *memoryJournal) Append(d store.Decision) error {
 type faultyDocuments struct {
 	*store.Memory
 	loadErr, swapErr error
+	saveErr          error
 	afterSwap        error // of a write that succeeded
+}
+
+func (f *faultyDocuments) SaveCheckpoint(ctx context.Context, checkpoint []byte) error {
+	if f.saveErr != nil {
+		return f.saveErr
+	}
+	return f.Memory.SaveCheckpoint(ctx, checkpoint)
 }
 
 func (f *faultyDocuments) Load(ctx context.Context) (*store.Document, error) {

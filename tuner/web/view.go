@@ -166,6 +166,14 @@ func sentence(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
+// reason as a sentence; one that begins with who commanded it keeps the name as it is.
+func reason(d store.Decision) string {
+	if d.Actor != "" && strings.HasPrefix(d.Reason, d.Actor) {
+		return d.Reason
+	}
+	return sentence(d.Reason)
+}
+
 // trialView is a trial as its evidence comes in.
 type trialView struct {
 	Candidate, Incumbent, Why, Progress string
@@ -260,7 +268,7 @@ type entry struct{ ID, Kind, Class, Reason, Changed, Ago, Stamp, ISO string }
 
 func entryOf(d store.Decision, now time.Time) entry {
 	e := entry{
-		ID: d.ID, Kind: string(d.Kind), Class: classOf(d), Reason: sentence(d.Reason),
+		ID: d.ID, Kind: string(d.Kind), Class: classOf(d), Reason: reason(d),
 		Ago: about(now.Sub(d.Time)) + " ago", Stamp: clock(d.Time), ISO: d.Time.UTC().Format(time.RFC3339),
 	}
 	if left := tuner.LeftInForce(d); d.From != left && d.From != (store.Params{}) {
