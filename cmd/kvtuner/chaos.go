@@ -31,7 +31,7 @@ history and the plugin are the real ones; Prometheus, the engines, the disk and
 the clocks fail at random: errors and lies of Prometheus, dark and replaced
 engines, stores that are down, full, torn or put back to an older state, EPP
 replicas that restart or do not read, a tuner killed at any point, second tuners,
-clocks that jump, load that collapses.
+operators who command it, ConfigMaps that others edit, apply and delete, clocks that jump, load that collapses.
 
 After every event the rules are checked: parameters within bounds and step limits,
 at most one trial, none past its expiry, no more time on candidates than allowed,
@@ -51,6 +51,7 @@ a rule was broken.`,
 	flags.Uint64Var(&o.Seed, "seed", 1, "seed of the first")
 	flags.IntVar(&o.Parallel, "parallel", runtime.GOMAXPROCS(0), "schedules at a time")
 	flags.Float64Var(&o.Disk, "disk", chaos.DefaultDisk, "share of the schedules whose store and history are files; it is part of the seed")
+	flags.Float64Var(&o.Cluster, "cluster", chaos.DefaultCluster, "share of the others whose store is a ConfigMap; it is part of the seed")
 	flags.Var(f.format, "format", "form of the output")
 	flags.BoolVar(&f.verbose, "verbose", false, "print every event on standard error")
 	flags.BoolVar(&f.progress, "progress", false, "show progress on standard error even if it is no terminal")
@@ -79,7 +80,7 @@ func (f *chaosFlags) run(cmd *cobra.Command) error {
 		err = writeText(cmd.OutOrStdout(), func(w io.Writer) { chaosText(w, report) })
 	}
 	if err == nil && report.Violations > 0 {
-		err = fmt.Errorf("%d violation(s); the first: kvtuner chaos --schedules 1 --seed %d --disk %v --verbose", report.Violations, *report.FirstSeed, f.options.Disk)
+		err = fmt.Errorf("%d violation(s); the first: kvtuner chaos --schedules 1 --seed %d --disk %v --cluster %v --verbose", report.Violations, *report.FirstSeed, f.options.Disk, f.options.Cluster)
 	}
 	return err
 }

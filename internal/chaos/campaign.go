@@ -19,6 +19,8 @@ type Options struct {
 	Parallel int
 	// Disk is the share of schedules whose store and history are files, 0 to 1.
 	Disk float64
+	// Cluster is the share of the other schedules whose store is a ConfigMap, 0 to 1.
+	Cluster float64
 	// Trace takes every event of every schedule, if not nil; schedules then run
 	// one at a time.
 	Trace io.Writer
@@ -32,6 +34,9 @@ type Options struct {
 // enough not to wait for the disk most of the time.
 const DefaultDisk = 0.1
 
+// DefaultCluster is the share of schedules in a cluster.
+const DefaultCluster = 0.2
+
 // Validate names the option, its value and what is allowed.
 func (o Options) Validate() error {
 	var errs []error
@@ -43,6 +48,9 @@ func (o Options) Validate() error {
 	}
 	if !(o.Disk >= 0 && o.Disk <= 1) {
 		errs = append(errs, fmt.Errorf("disk %v: want a share from 0 to 1", o.Disk))
+	}
+	if !(o.Cluster >= 0 && o.Cluster <= 1) {
+		errs = append(errs, fmt.Errorf("cluster %v: want a share from 0 to 1", o.Cluster))
 	}
 	return errors.Join(errs...)
 }
@@ -123,7 +131,7 @@ func (c *campaign) work(ctx context.Context) {
 
 // schedule lives through one seed's plan.
 func (o Options) schedule(seed uint64) (out outcome) {
-	w, err := newWorld(draw(seed, o.Disk), o.parts, o.Trace)
+	w, err := newWorld(draw(seed, o.Disk, o.Cluster), o.parts, o.Trace)
 	if err != nil {
 		return outcome{err: fmt.Errorf("schedule of seed %d: %w", seed, err)}
 	}
@@ -144,7 +152,7 @@ func (o Options) schedule(seed uint64) (out outcome) {
 // introduce a schedule in its trace.
 func (w *world) introduce() {
 	p, s := w.plan, w.plan.settings
-	w.trace("schedule of seed %d: %v from %s, %d engine(s), %d EPP replica(s), on disk: %v", p.seed, p.length, p.start.Format("2006-01-02 15:04"), p.load.engines, p.replicas, p.onDisk)
+	w.trace("schedule of seed %d: %v from %s, %d engine(s), %d EPP replica(s), on disk: %v, in a cluster: %v", p.seed, p.length, p.start.Format("2006-01-02 15:04"), p.load.engines, p.replicas, p.onDisk, p.inCluster)
 	w.trace("mode %s, scrapes of %v, blocks of %v, step %d to %d, exposure %v, schedule %+v", s.Mode, s.ScrapeInterval, s.Trial.Block, s.Search.Step, s.Search.MaxStep, s.Guard.MaxExposure, s.Schedule)
 	for _, f := range p.faults {
 		w.trace("planned at %v: %s", f.at, f)

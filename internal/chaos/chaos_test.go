@@ -3,7 +3,9 @@ package chaos
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvtuner/kvtuner/store"
 	"github.com/kvtuner/kvtuner/tuner"
@@ -19,7 +22,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestNoRuleIsBroken(t *testing.T) {
-	r, err := Run(context.Background(), Options{Schedules: schedules, Seed: 1, Parallel: 4, Disk: 0.02})
+	r, err := Run(context.Background(), Options{Schedules: schedules, Seed: 1, Parallel: 4, Disk: 0.02, Cluster: 0.1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +37,7 @@ func TestNoRuleIsBroken(t *testing.T) {
 		return
 	}
 	// A campaign in which little happens proves little.
-	for _, k := range kinds {
+	for _, k := range slices.Concat(kinds, clusterKinds) {
 		if a.Faults[k] == 0 {
 			t.Errorf("%d schedules had no %s", schedules, k)
 		}
@@ -59,15 +62,15 @@ func TestSeedsThatFoundBugs(t *testing.T) {
 }
 
 func TestSameSeedSameSchedule(t *testing.T) {
-	for _, disk := range []float64{0, 1} {
+	for _, o := range []Options{{}, {Disk: 1}, {Cluster: 1}} {
 		var traces [2]bytes.Buffer
 		for i := range traces {
-			if _, err := Run(context.Background(), Options{Schedules: 2, Seed: 7, Disk: disk, Trace: &traces[i]}); err != nil {
+			if _, err := Run(context.Background(), Options{Schedules: 2, Seed: 7, Disk: o.Disk, Cluster: o.Cluster, Trace: &traces[i]}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if a, b := traces[0].String(), traces[1].String(); a != b || !strings.Contains(a, "FAULT") || !strings.Contains(a, "record") {
-			t.Errorf("disk %v: two runs of one seed differ, or nothing happened:\n%.2000s", disk, a)
+			t.Errorf("disk %v, cluster %v: two runs of one seed differ, or nothing happened:\n%.2000s", o.Disk, o.Cluster, a)
 		}
 	}
 }
@@ -102,6 +105,24 @@ func (l lastAnswers) answer(q query, r result) result {
 	return result{value: out}
 }
 
+// unseen is a store that does not see a part of the ConfigMap that it writes.
+func unseen(forget func(*corev1.ConfigMap)) func(roundTrip) roundTrip {
+	return func(next roundTrip) roundTrip {
+		return func(r *http.Request) (*http.Response, error) {
+			answer, err := next(r)
+			if err != nil || answer.StatusCode != http.StatusOK {
+				return answer, err
+			}
+			var cm corev1.ConfigMap
+			if json.NewDecoder(answer.Body).Decode(&cm) != nil || cm.ResourceVersion == "" {
+				return respond(r, http.StatusInternalServerError, nil)
+			}
+			forget(&cm)
+			return respond(r, http.StatusOK, &cm)
+		}
+	}
+}
+
 // The campaign can fail: whoever plants a bug is caught by the rule it breaks.
 func TestPlantedBugsAreCaught(t *testing.T) {
 	if !whole {
@@ -110,10 +131,11 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	for _, tc := range []struct {
 		name, rule string
 		parts      func() parts
+		cluster    float64
 	}{
 		{"a shell that skips the record", "every change is recorded first", func() parts {
 			return parts{journal: func(tuner.Journal) tuner.Journal { return skipped{} }}
-		}},
+		}, 0},
 		{"a plugin that ignores expiry", "no trial runs past its expiry", func() parts {
 			return parts{apply: func(d *store.Document) *store.Document {
 				if d.Trial != nil {
@@ -121,25 +143,25 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 				}
 				return d
 			}}
-		}},
+		}, 0},
 		{"a plugin that reads what is not there", "only what was stored is in force", func() parts {
 			return parts{apply: func(d *store.Document) *store.Document { d.Baseline.MaxWaitingRequests = 63; return d }}
-		}},
+		}, 0},
 		{"a plugin without bounds and a tuner that leaves its own", "parameters stay in bounds", func() parts {
 			return parts{settings: func(s *tuner.Settings) { s.Bounds = store.DefaultBounds() }}
-		}},
+		}, 0},
 		{"a search that leaps", "steps stay within their limit", func() parts {
 			return parts{settings: func(s *tuner.Settings) { s.Search.Step, s.Search.MaxStep = 8, 8 }}
-		}},
+		}, 0},
 		{"a guard that forgets exposure", "candidates run for no longer than they may", func() parts {
 			return parts{settings: func(s *tuner.Settings) { s.Guard.MaxExposure = 1 }}
-		}},
+		}, 0},
 		{"an observer that acts", "observe mode publishes nothing", func() parts {
 			return parts{settings: func(s *tuner.Settings) { s.Mode = tuner.Enforce }}
-		}},
+		}, 0},
 		{"a tuner without a calendar", "trials begin within the schedule", func() parts {
 			return parts{settings: func(s *tuner.Settings) { s.Schedule = tuner.Schedule{Zone: "UTC"} }}
-		}},
+		}, 0},
 		{"a store that loses the end of a trial", "the incumbent is back after an abort", func() parts {
 			return parts{publish: func(d *store.Document) *store.Document {
 				if d.Trial == nil && d.Revision > 1 {
@@ -147,7 +169,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 				}
 				return d
 			}}
-		}},
+		}, 0},
 		{"a candidate that never takes turns", "a candidate's lease is short", func() parts {
 			return parts{publish: func(d *store.Document) *store.Document {
 				if d.Trial != nil {
@@ -156,28 +178,48 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 				}
 				return d
 			}}
-		}},
+		}, 0},
 		{"a cache that hides missing data", "missing data never moves a parameter", func() parts {
 			return parts{answer: lastAnswers{}.answer}
-		}},
+		}, 0},
 		{"an Endpoint Picker that never reads", "the store's parameters are in force", func() parts {
 			return parts{apply: func(d *store.Document) *store.Document { d.Revision = 1; return d }}
-		}},
+		}, 0},
 		{"a plugin that panics", "nothing panics", func() parts {
 			return parts{apply: func(d *store.Document) *store.Document { panic("planted") }}
-		}},
+		}, 0},
 		{"a mode that does not ask", "only what was approved is tried", func() parts {
 			return parts{settings: func(s *tuner.Settings) {
 				if s.Mode == tuner.Propose {
 					s.Mode = tuner.Enforce
 				}
 			}}
-		}},
+		}, 0},
+		{"a store that loses a revert", "a revert is obeyed", func() parts {
+			return parts{publish: func(d *store.Document) *store.Document {
+				if d.Trial == nil && d.Revision > 1 && d.Baseline == tuner.DefaultSettings().Initial {
+					return nil
+				}
+				return d
+			}}
+		}, 0},
+		{"a tuner that cuts pauses short", "nothing is tried in a pause", func() parts {
+			return parts{hears: func(c tuner.Command) tuner.Command { c.For = min(c.For, time.Minute); return c }}
+		}, 1},
+		{"a store that sees its own keys only", "what others keep in the ConfigMap stays", func() parts {
+			return parts{wire: unseen(func(cm *corev1.ConfigMap) { delete(cm.Data, notesKey) })}
+		}, 1},
+		{"a store that knows no field managers", "what a manifest declares is left alone", func() parts {
+			return parts{wire: unseen(func(cm *corev1.ConfigMap) { cm.ManagedFields = nil })}
+		}, 1},
+		{"a store that does not look who has signed", "who was deposed writes no more", func() parts {
+			return parts{wire: unseen(func(cm *corev1.ConfigMap) { cm.Annotations = nil })}
+		}, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(100) {
-				for _, v := range (Options{parts: tc.parts()}).schedule(seed).violations {
+				for _, v := range (Options{parts: tc.parts(), Cluster: tc.cluster}).schedule(seed).violations {
 					if v.Rule == tc.rule {
 						return
 					}
@@ -223,7 +265,7 @@ func TestOpened(t *testing.T) {
 }
 
 func TestRunRefuses(t *testing.T) {
-	for _, o := range []Options{{}, {Schedules: -1}, {Schedules: 1, Parallel: -1}, {Schedules: 1, Disk: 2}} {
+	for _, o := range []Options{{}, {Schedules: -1}, {Schedules: 1, Parallel: -1}, {Schedules: 1, Disk: 2}, {Schedules: 1, Cluster: -1}} {
 		if _, err := Run(context.Background(), o); err == nil {
 			t.Errorf("%+v was accepted", o)
 		}

@@ -64,6 +64,22 @@ const (
 	workloadFastEngine Kind = "fast-prefill"
 )
 
+// Faults of schedules whose store is a ConfigMap, drawn beside the others.
+const (
+	clusterRefuses  Kind = "api-server-refuses"
+	clusterGarbles  Kind = "api-server-answers-nonsense"
+	clusterTouched  Kind = "configmap-touched-by-others"
+	clusterDeleted  Kind = "configmap-deleted"
+	clusterHeld     Kind = "configmap-applied-from-manifest"
+	clusterSigned   Kind = "configmap-writer-edited"
+	operatorPauses  Kind = "operator-pauses"
+	operatorRejects Kind = "operator-rejects"
+)
+
+var clusterKinds = []Kind{
+	clusterRefuses, clusterGarbles, clusterTouched, clusterDeleted, clusterHeld, clusterSigned, operatorPauses, operatorRejects,
+}
+
 var kinds = []Kind{
 	promDown, promSlow, promStatus, promTruncated, promPartial, promEmpty, promNotNumber, promDuplicate, promGap, promSkew,
 	engineDark, engineRestart, engineChurn, engineLinger,

@@ -21,14 +21,15 @@ const (
 
 // plan is everything that a seed decides: a pool, its tuner, and what goes wrong.
 type plan struct {
-	seed     uint64
-	start    time.Time
-	length   time.Duration
-	onDisk   bool // documents and history are files, not in memory
-	replicas int
-	load     workload
-	settings tuner.Settings
-	faults   []fault
+	seed      uint64
+	start     time.Time
+	length    time.Duration
+	onDisk    bool // documents and history are files, not in memory
+	inCluster bool // documents are in a ConfigMap
+	replicas  int
+	load      workload
+	settings  tuner.Settings
+	faults    []fault
 }
 
 // Dates on which virtual time begins: an ordinary Monday, and the eves of both
@@ -39,7 +40,7 @@ var dates = []time.Time{
 	time.Date(2026, time.October, 24, 23, 30, 0, 0, time.UTC),
 }
 
-func draw(seed uint64, disk float64) plan {
+func draw(seed uint64, disk, cluster float64) plan {
 	rng := rand.New(rand.NewPCG(seed, 0x6b76)) // any constant: the stream of plans
 	p := plan{
 		seed: seed, start: pick(rng, dates...), replicas: 1 + rng.IntN(3),
@@ -56,8 +57,23 @@ func draw(seed uint64, disk float64) plan {
 		f.kind = operator
 		p.faults = append(p.faults, f)
 	}
+	p.drawCluster(cluster)
 	slices.SortStableFunc(p.faults, func(a, b fault) int { return int(a.at - b.at) })
 	return p
+}
+
+// drawCluster moves a share of the plans into a cluster, with what goes wrong there.
+// It draws from a stream of its own: the others' plans are the same without it.
+func (p *plan) drawCluster(share float64) {
+	rng := rand.New(rand.NewPCG(p.seed, 0x6b38))
+	if p.inCluster = !p.onDisk && rng.Float64() < share; !p.inCluster {
+		return
+	}
+	for range 1 + rng.IntN(6) {
+		f := drawFault(rng, p.length)
+		f.kind = pick(rng, clusterKinds...)
+		p.faults = append(p.faults, f)
+	}
 }
 
 // drawCount is how many things go wrong: mostly a few at once, at times a dozen,

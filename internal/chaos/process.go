@@ -31,6 +31,8 @@ type process struct {
 	cancel  context.CancelFunc // ends the step
 	stop    bool               // armed: a shutdown in the next query
 	journal *journal
+	store   tuner.Documents // of this start
+	starts  int
 
 	spoiled bool // an answer of this step lacked data
 }
@@ -76,8 +78,11 @@ func (p *process) command(c tuner.Command) error {
 	}
 	p.spoiled = false
 	dead := p.guard(func() {
-		r, err := p.tuner.Obey(context.Background(), p.clock(), c)
+		r, err := p.tuner.Obey(context.Background(), p.clock(), p.w.parts.hears(c))
 		p.w.trace("%s: told to %s: %v %s", p.name, c.Verb, err, r.Pending)
+		if err == nil && r.Pending == "" {
+			p.w.watch.obeyed(p, c)
+		}
 	})
 	if dead {
 		return p.die()
@@ -107,6 +112,12 @@ func (p *process) start() error {
 	if err := p.journal.open(); err != nil {
 		return err
 	}
+	p.starts++
+	s, err := p.w.documents(fmt.Sprintf("%s-%d", p.name, p.starts), p.w.parts.wire(p.wire))
+	if err != nil {
+		return err
+	}
+	p.store = s
 	t, err := tuner.New(tuner.Options{
 		Settings: p.w.settings, Prometheus: questions{p}, QueryTimeout: time.Minute, Documents: &documents{p},
 		Journal: p.w.parts.journal(p.journal), Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
@@ -154,7 +165,7 @@ func (d *documents) Load(ctx context.Context) (*store.Document, error) {
 	if err := d.p.w.storeError(false); err != nil {
 		return nil, err
 	}
-	return d.p.w.medium.Load(ctx)
+	return d.p.store.Load(ctx)
 }
 
 func (d *documents) Swap(ctx context.Context, next *store.Document) error {
@@ -180,7 +191,7 @@ func (d *documents) LoadCheckpoint(ctx context.Context) ([]byte, error) {
 	if d.p.w.hits(storeDown) {
 		return nil, errUnreachable
 	}
-	return d.p.w.medium.LoadCheckpoint(ctx)
+	return d.p.store.LoadCheckpoint(ctx)
 }
 
 func (d *documents) SaveCheckpoint(ctx context.Context, raw []byte) error {
@@ -189,7 +200,7 @@ func (d *documents) SaveCheckpoint(ctx context.Context, raw []byte) error {
 	if err := p.w.storeError(true); err != nil && !errors.Is(err, store.ErrStopped) {
 		return err
 	}
-	if err := p.w.medium.SaveCheckpoint(ctx, raw); err != nil {
+	if err := p.store.SaveCheckpoint(ctx, raw); err != nil {
 		return err
 	}
 	p.w.watch.checkpoints = append(p.w.watch.checkpoints, raw)

@@ -1,11 +1,9 @@
 package chaos
 
 import (
-	"context"
 	"slices"
 	"time"
 
-	"github.com/kvtuner/kvtuner/store"
 	"github.com/kvtuner/kvtuner/tuner"
 )
 
@@ -75,6 +73,12 @@ func (w *world) strike(s *strike) error {
 	case operator:
 		p := pickFrom(s.fault, w.tuners)
 		return p.command(order(s.fault, p))
+	case operatorPauses:
+		return pickFrom(s.fault, w.tuners).command(tuner.Command{Actor: "chaos", Verb: tuner.Pause, For: max(time.Minute, s.last)})
+	case operatorRejects:
+		return reject(pickFrom(s.fault, w.tuners))
+	case clusterDeleted, clusterHeld, clusterSigned:
+		w.strikeCluster(s)
 	case storeForeign:
 		w.foreign(false)
 	case storeForeignTrial:
@@ -111,6 +115,8 @@ func (w *world) lift(s *strike) error {
 		w.watch.forgetful()
 		w.tuners = slices.DeleteFunc(w.tuners, func(p *process) bool { return p == s.tuner })
 		return s.tuner.journal.close()
+	case clusterHeld:
+		w.release(s)
 	case storeTorn, storeCorrupt:
 		return w.repair(s.fault)
 	case checkpointCorrupt:
@@ -229,150 +235,9 @@ func (w *world) strikeTuner(s *strike) {
 	}
 }
 
-// order is what an operator says: mostly yes to a proposal, if there is one.
-func order(f fault, p *process) tuner.Command {
-	c := tuner.Command{Actor: "chaos", Verb: tuner.Verbs()[f.pick>>8%3]}
-	if p.tuner != nil {
-		if s := p.tuner.Status().Proposal; s != nil {
-			c.Verb, c.Proposal = tuner.Approve, s.ID
-		}
-	}
-	switch {
-	case c.Verb == tuner.Pause:
-		c.For = max(time.Minute, f.last)
-	case c.Verb == tuner.Revert:
-		c.Target = pickFrom(f, []tuner.Target{tuner.ToInitial, tuner.ToKnownGood})
-	}
-	return c
-}
-
 func (w *world) jump(p *process, by time.Duration) {
 	p.offset += by
-	w.watch.jumped(by)
-}
-
-// foreign writes a document as someone does who knows the revision but not what
-// the tuner is up to.
-func (w *world) foreign(trial bool) {
-	d := w.document()
-	if d == nil {
-		d = &store.Document{APIVersion: store.APIVersion, Pool: poolName}
-	}
-	now := w.now.Add(w.clock)
-	d.Revision, d.UpdatedAt, d.Trial = d.Revision+1, now, nil
-	d.Baseline = w.anything()
-	if trial {
-		d.Trial = &store.Trial{
-			ID: "foreign", Candidate: w.anything(), Assignment: store.Assignment{Mode: store.AssignAll},
-			StartedAt: now, ExpiresAt: now.Add(30 * time.Minute),
-		}
-	}
-	if err := w.medium.Swap(context.Background(), d); err != nil {
-		return // over garbage nobody can write
-	}
-	w.foreignNow(d)
-}
-
-func (w *world) foreignNow(d *store.Document) {
-	w.version++
-	w.trace("someone else: revision %d: %s", d.Revision, describe(d))
-	w.watch.foreign(d)
-}
-
-// anything that is valid, in bounds or not.
-func (w *world) anything() store.Params {
-	return store.Params{
-		MinExternalReusableTokens: pick(w.rng, store.Tokens(1), 64, 777, 1024, 4096, 32768, store.Never),
-		MaxWaitingRequests:        pick(w.rng, 1, 2, 5, 8, 64, store.NoGate),
-	}
-}
-
-// tamper with the document behind the store's back.
-func (w *world) tamper(f fault) error {
-	raw, err := w.medium.content()
-	if err != nil || len(raw) == 0 {
-		return err
-	}
-	switch f.kind {
-	case storeRemoved:
-		raw = nil
-	case storeTorn:
-		raw = raw[:f.pick%uint64(len(raw))]
-	case storeCorrupt:
-		raw = []byte(pickFrom(f, []string{"", "{", "null", "\x00\x00\x00", `{"apiVersion":"kvtuner/v9"}`}))
-	case storeOlder, storeEdited:
-		return w.rewrite(f)
-	}
-	w.version++
-	return w.medium.put(raw)
-}
-
-// rewrite puts an older document back, or edits the one that is there without a
-// new revision.
-func (w *world) rewrite(f fault) error {
-	d := w.document()
-	if d == nil {
-		return nil
-	}
-	if f.kind == storeOlder {
-		d = pickFrom(f, w.watch.stored).Clone()
-		w.watch.replayed = true
-	} else {
-		d.Baseline = w.anything()
-	}
-	raw, err := store.Format(d)
-	if err != nil {
-		return err
-	}
-	if err := w.medium.put(raw); err != nil {
-		return err
-	}
-	w.foreignNow(d)
-	return nil
-}
-
-// repair a document that nobody can read: with the last good one, or by removing it.
-func (w *world) repair(f fault) error {
-	_, err := w.medium.Load(context.Background())
-	if err == nil {
-		return nil
-	}
-	w.version++
-	if f.pick>>8%2 == 0 || len(w.watch.stored) == 0 {
-		w.trace("the unreadable document is removed")
-		return w.medium.put(nil)
-	}
-	d := w.watch.stored[len(w.watch.stored)-1]
-	w.trace("the unreadable document is repaired: revision %d", d.Revision)
-	raw, err := store.Format(d)
-	if err != nil {
-		return err
-	}
-	return w.medium.put(raw)
-}
-
-func (w *world) tamperCheckpoint(f fault) error {
-	kept := w.watch.checkpoints
-	w.watch.forgetful()
-	switch {
-	case f.kind == checkpointRemoved:
-		return w.medium.putCheckpoint(nil)
-	case f.kind == checkpointCorrupt:
-		return w.medium.putCheckpoint([]byte(pickFrom(f, []string{"{", "null", `{"version":99}`, "\x00"})))
-	case len(kept) > 0:
-		return w.medium.putCheckpoint(pickFrom(f, kept))
-	}
-	return nil
-}
-
-// repairCheckpoint removes one that is still there as it was broken: tuners that
-// started before have replaced it.
-func (w *world) repairCheckpoint() error {
-	raw, err := w.medium.LoadCheckpoint(context.Background())
-	if err != nil || len(raw) > 20 {
-		return nil
-	}
-	return w.medium.putCheckpoint(nil)
+	w.watch.jumped(p, by)
 }
 
 // stress that the workload's faults put on the pool.

@@ -31,7 +31,11 @@ type watch struct {
 	replayed    bool // an older document was put back
 	exposed     []time.Time
 	excused     time.Time // from the exposure rule: until then a tuner may not know
-	activity    Activity
+	// pauses that were accepted, by the clock of the tuner that accepted them.
+	pauses map[*process]time.Time
+	// deposed are tuners in whose place another has signed the ConfigMap.
+	deposed  map[string]bool
+	activity Activity
 }
 
 // Activity counts what happened, so that a campaign shows what it has covered.
@@ -54,7 +58,7 @@ type owed struct {
 }
 
 func newWatch(w *world) *watch {
-	return &watch{w: w, own: map[string]bool{}, known: map[store.Params]bool{}, activity: newActivity()}
+	return &watch{w: w, own: map[string]bool{}, known: map[store.Params]bool{}, pauses: map[*process]time.Time{}, deposed: map[string]bool{}, activity: newActivity()}
 }
 
 func newActivity() Activity {
@@ -78,14 +82,22 @@ func (v *watch) violate(rule, format string, args ...any) {
 func (v *watch) struck(f fault) { v.activity.Faults[f.kind]++ }
 
 // jumped excuses a tuner whose clock went forward: it cannot tell that from time.
-func (v *watch) jumped(by time.Duration) {
+func (v *watch) jumped(p *process, by time.Duration) {
 	if by > 0 {
-		v.forgetful()
+		v.excused = v.w.now.Add(exposureWindow)
+		return
+	}
+	if until, paused := v.pauses[p]; paused { // which lasts no longer than was meant
+		v.pauses[p] = until.Add(by)
 	}
 }
 
-// forgetful excuses tuners from knowing what candidates ran before.
-func (v *watch) forgetful() { v.excused = v.w.now.Add(exposureWindow) }
+// forgetful excuses tuners from knowing what candidates ran before, and what they
+// were told.
+func (v *watch) forgetful() {
+	v.excused = v.w.now.Add(exposureWindow)
+	clear(v.pauses)
+}
 
 func (v *watch) keep(d *store.Document) {
 	v.stored = append(v.stored, d.Clone())
@@ -187,6 +199,9 @@ func (v *watch) begins(p *process, next *store.Document, shed bool) {
 	}
 	if share := v.exposure(); share > s.Guard.MaxExposure+exposureSlack && !shed && v.w.now.After(v.excused) {
 		v.violate("candidates run for no longer than they may", "trial %s begins with %.1f%% of the last %v spent on candidates, %.1f%% are allowed", next.Trial.ID, 100*share, exposureWindow, 100*s.Guard.MaxExposure)
+	}
+	if until := v.pauses[p]; p.clock().Before(until) {
+		v.violate("nothing is tried in a pause", "trial %s begins at %s, the pause ends at %s", next.Trial.ID, p.clock().Format(time.TimeOnly), until.Format(time.TimeOnly))
 	}
 	if !opened(s.Schedule, p.clock()) {
 		v.violate("trials begin within the schedule", "trial %s begins at %s", next.Trial.ID, p.clock().Format(time.RFC3339))

@@ -55,6 +55,8 @@ type parts struct {
 	publish  func(*store.Document) *store.Document // nil drops the write
 	apply    func(*store.Document) *store.Document
 	answer   func(query, result) result
+	wire     func(roundTrip) roundTrip         // to the API server
+	hears    func(tuner.Command) tuner.Command // what a tuner does of an order
 }
 
 func (p parts) withDefaults() parts {
@@ -73,6 +75,12 @@ func (p parts) withDefaults() parts {
 	if p.answer == nil {
 		p.answer = func(_ query, r result) result { return r }
 	}
+	if p.hears == nil {
+		p.hears = func(c tuner.Command) tuner.Command { return c }
+	}
+	if p.wire == nil {
+		p.wire = func(f roundTrip) roundTrip { return f }
+	}
 	return p
 }
 
@@ -90,6 +98,11 @@ func newWorld(p plan, replaced parts, out io.Writer) (w *world, err error) {
 		}
 		if w.medium, err = newFile(w.dir); err != nil {
 			return nil, errors.Join(err, w.close())
+		}
+	}
+	if p.inCluster {
+		if w.medium, err = newCluster(); err != nil {
+			return nil, err
 		}
 	}
 	w.pool = newPool(p.load, w.rng, w.now)
@@ -172,7 +185,7 @@ func (w *world) pass() error {
 		}
 	}
 	w.watch.check()
-	return nil
+	return w.restartDeposed()
 }
 
 // serve the requests of a tick, each decided by one of the replicas.
@@ -291,7 +304,7 @@ func (w *world) publish(ctx context.Context, p *process, next *store.Document) e
 	if next = w.parts.publish(next); next == nil {
 		return nil
 	}
-	if err := w.medium.Swap(ctx, next); err != nil {
+	if err := p.store.Swap(ctx, next); err != nil {
 		w.trace("%s: publish of revision %d: %v", p.name, next.Revision, err)
 		return err
 	}
