@@ -110,7 +110,6 @@ licenses: sbom ## the licence of each module in the binary
 	@$(GO) run ./internal/licenses < bin/kvtuner.cdx.json
 
 fuzz: ## each fuzz target for a while: make fuzz FUZZTIME=10m
-	@for target in $$(grep -rhoE --include='*_test.go' '^func (Fuzz[A-Za-z]+)' . | awk '{print $$2}'); do \
-		package=$$(grep -rlE --include='*_test.go' "^func $$target\(" . | head -1 | xargs dirname); \
-		$(GO) test -C $$package -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),30s) || exit 1; \
+	@for target in $$(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z]+' . | sed 's|/[^/]*:func |:|'); do \
+		$(GO) test -C $${target%%:*} -run '^$$' -fuzz "^$${target##*:}\$$" -fuzztime $(or $(FUZZTIME),30s) || exit 1; \
 	done

@@ -96,7 +96,7 @@ func (a *authority) token() (*oauth2.Token, error) {
 	transport := &http.Transport{Proxy: a.proxy, TLSClientConfig: tls, DisableKeepAlives: true}
 	ctx, cancel := context.WithTimeout(context.Background(), a.timeout)
 	defer cancel()
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: transport})
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: transport, CheckRedirect: refuseRedirect})
 	credentials := clientcredentials.Config{
 		ClientID: a.settings.ClientID, ClientSecret: strings.TrimSpace(string(secret)), TokenURL: a.settings.TokenURL,
 		Scopes: a.settings.Scopes, EndpointParams: endpointParams(a.settings.EndpointParams),
@@ -106,6 +106,12 @@ func (a *authority) token() (*oauth2.Token, error) {
 		return nil, fmt.Errorf("prometheus.oauth2.tokenURL gives no token: %w", withoutBody(err))
 	}
 	return token, nil
+}
+
+// refuseRedirect keeps the secret, which may be in the request's body, from
+// travelling on.
+func refuseRedirect(r *http.Request, _ []*http.Request) error {
+	return fmt.Errorf("it sends us to %s, which is not followed: give that address if it is the right one", r.URL.Scheme+"://"+r.URL.Host)
 }
 
 // withoutBody leaves out what the authority answered: it may repeat what it was

@@ -11,7 +11,25 @@ import (
 	"time"
 
 	"golang.org/x/oauth2"
+
+	"github.com/kvtuner/kvtuner/tuner"
 )
+
+// The secret does not travel on to where an authority, or who sits in its place,
+// redirects.
+func TestSecretsAreNotRedirected(t *testing.T) {
+	reached := false
+	other := serve(t, func(w http.ResponseWriter, _ *http.Request) { reached = true })
+	authority := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect) // with the body, which may hold the secret
+	})
+	err := ask(t, tuner.PrometheusConfig{URL: "http://127.0.0.1:1", OAuth2: tuner.OAuth2{
+		ClientID: "kvtuner", ClientSecretFile: write(t, "secret", "hunter2"), TokenURL: authority.URL,
+	}})
+	if err == nil || reached {
+		t.Errorf("got %v; the other server was asked: %v", err, reached)
+	}
+}
 
 // An authority that hangs holds each query for its own time, not for that of all
 // the queries before it, and is asked once.

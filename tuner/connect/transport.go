@@ -18,14 +18,17 @@ import (
 	"github.com/kvtuner/kvtuner/tuner"
 )
 
-// maxAnswerBytes bounds an answer of Prometheus: a sample of a pool of a
-// thousand engines is below 16 MiB.
-const maxAnswerBytes = 64 << 20
-
-// maxAnswerObjects bounds the JSON objects of an answer, two a series: memory goes
-// with them, and the smallest is three bytes of text. A pool of a thousand engines
-// has 40 thousand.
-const maxAnswerObjects = 1 << 19
+// What is read of an answer of Prometheus at most, which takes 200 MiB
+// of memory while it is understood. A sample of a pool of a thousand engines is below 16 MiB
+// and has 20 thousand series.
+const (
+	maxAnswerBytes = 32 << 20
+	// maxAnswerObjects are two a series: memory goes with them, and the smallest is
+	// three bytes of text.
+	maxAnswerObjects = 1 << 19
+	// maxAnswerStrings are two a label and one a value.
+	maxAnswerStrings = 1 << 21
+)
 
 const idleTimeout = 90 * time.Second
 
@@ -156,7 +159,7 @@ func (t *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	limited := http.MaxBytesReader(nil, resp.Body, maxAnswerBytes)
-	body := bufio.NewReaderSize(&objects{Reader: limited, left: maxAnswerObjects}, headBytes)
+	body := bufio.NewReaderSize(&counted{Reader: limited}, headBytes)
 	resp.Body = readCloser{body, limited}
 	if saysPartial(body) {
 		return nil, errors.Join(errPartial, resp.Body.Close())
@@ -173,17 +176,22 @@ func closeIdle(t http.RoundTripper) {
 	}
 }
 
-// objects ends an answer that has more JSON objects than are left.
-type objects struct {
+// counted ends an answer that has more JSON objects or strings than it may.
+type counted struct {
 	io.Reader
-	left int
+	objects, quotes int
 }
 
 // Read implements io.Reader.
-func (o *objects) Read(p []byte) (int, error) {
-	n, err := o.Reader.Read(p)
-	if o.left -= bytes.Count(p[:n], []byte{'{'}); o.left < 0 {
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.objects += bytes.Count(p[:n], []byte{'{'})
+	c.quotes += bytes.Count(p[:n], []byte{'"'})
+	switch {
+	case c.objects > maxAnswerObjects:
 		return 0, fmt.Errorf("the answer has more than %d series: does the pool's selector match others' series?", maxAnswerObjects/2)
+	case c.quotes/2 > maxAnswerStrings:
+		return 0, fmt.Errorf("the answer has more than %d labels and values: does the pool's selector match others' series?", maxAnswerStrings)
 	}
 	return n, err
 }

@@ -114,24 +114,33 @@ func TestHeadersOfConcurrentQueries(t *testing.T) {
 	queries.Wait()
 }
 
-// A million series are not read to their end: what they would take in memory is far
-// more than their bytes.
-func TestTooManySeries(t *testing.T) {
-	sent := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, err := io.WriteString(w, `{"status":"success","data":{"resultType":"matrix","result":[{}`)
-		for chunk := strings.Repeat(",{}", 1000); err == nil && sent < 4_000_000; sent += 1000 {
-			_, err = io.WriteString(w, chunk)
-		}
-		_, _ = io.WriteString(w, "]}}")
-	}))
-	defer server.Close()
-	client, err := New(tuner.PrometheusConfig{URL: server.URL, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	if value, _, _, err := client.Query(t.Context(), "up", time.Unix(0, 0)); err == nil || !strings.Contains(err.Error(), "series") {
-		t.Errorf("got %T, %v; want a refusal", value, err)
+// A million series, labels or values are not read to their end: what they would
+// take in memory is far more than their bytes.
+func TestAnswersOfTooManyParts(t *testing.T) {
+	for what, part := range map[string]string{
+		"series":     `{}`,
+		"labels":     `{"metric":{"":""` + strings.Repeat(`,"":""`, 100) + `}}`,
+		"and values": `{"values":[[0,"1"]` + strings.Repeat(`,[0,"1"]`, 100) + `]}`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			const chunk = 1 << 20
+			sent, parts := 0, strings.Repeat(part+",", chunk/len(part))
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, err := io.WriteString(w, `{"status":"success","data":{"resultType":"matrix","result":[`)
+				for ; err == nil && sent < 40*chunk; sent += chunk {
+					_, err = io.WriteString(w, parts)
+				}
+				_, _ = io.WriteString(w, "{}]}}")
+			}))
+			defer server.Close()
+			client, err := New(tuner.PrometheusConfig{URL: server.URL, Timeout: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			if value, _, _, err := client.Query(t.Context(), "up", time.Unix(0, 0)); err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("got %T, %v; want a refusal", value, err)
+			}
+		})
 	}
 }
