@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -405,14 +406,14 @@ func drawAssignment(t *rapid.T) store.Assignment {
 	return a
 }
 
-// FuzzParse wants no panic, and that whatever is accepted is written back to the
+// FuzzParse wants no panic, errors that can be shown, and that whatever is accepted is written back to the
 // same document.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(example))
 	for _, cut := range []int{1, 60, 200, len(example) - 2} {
 		f.Add([]byte(example[:cut]))
 	}
-	for _, seed := range []string{`{}`, `[]`, `null`, `{"apiVersion":"kvtuner/v1alpha1"}`, `{"a":1,"a":2}`, "\xff", strings.Repeat("[", 20000)} {
+	for _, seed := range []string{"\x1b[2J", "[\"\u009b\u202e\"]", `{"apiVersion":"kvtuner/v1alpha1","revision":["` + "\u202e" + `"]}`, `{}`, `[]`, `null`, `{"apiVersion":"kvtuner/v1alpha1"}`, `{"a":1,"a":2}`, "\xff", strings.Repeat("[", 20000)} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -420,6 +421,9 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			if d != nil {
 				t.Fatalf("got %+v with %v", d, err)
+			}
+			if text := err.Error(); len(text) > 1000 || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Fatalf("a text that is long or drives a terminal: %.1000q", text)
 			}
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // Sentinels for errors.Is. The errors themselves say what was being done, and
@@ -83,7 +84,8 @@ func (e *StoppedError) Error() string {
 // Unwrap returns ErrStopped.
 func (e *StoppedError) Unwrap() error { return ErrStopped }
 
-// refuse returns a FieldError; value is shown on one line, strings quoted.
+// refuse returns a FieldError; value is shown on one line, strings quoted, and
+// drives no terminal.
 func refuse(field string, value any, allowed string) error {
 	return &FieldError{Field: field, Value: show(value), Allowed: allowed}
 }
@@ -93,10 +95,18 @@ func show(value any) string {
 	case string:
 		return shorten(fmt.Sprintf("%q", v))
 	case []byte:
-		return shorten(strings.Join(strings.Fields(string(v)), " "))
+		line := strings.Join(strings.Fields(strings.ToValidUTF8(string(v), "?")), " ")
+		return shorten(strings.Map(plain, line))
 	default:
 		return shorten(fmt.Sprint(v))
 	}
+}
+
+func plain(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return '?'
 }
 
 const shownBytes = 80
