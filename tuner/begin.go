@@ -33,6 +33,7 @@ func (t *Tuner) begin(ctx context.Context, now time.Time) error {
 	if found {
 		t.seq = k.Sequence
 		k.restore(control, document)
+		control.exposed = control.exposed.ended(k.Candidate, document, now)
 	}
 	t.document, t.control = document, control
 	return t.takeOver(ctx, now, missing)
@@ -98,7 +99,8 @@ func (t *Tuner) meetDocument(ctx context.Context, now time.Time) error {
 	t.beside = t.o.Settings.Mode == Observe
 	former, c := t.control.incumbent, t.control
 	incumbent, _ := t.o.Settings.clamp(d.Baseline)
-	t.pending, t.attempt, t.document, t.halted = action{}, nil, d, false
+	t.supersede(now)
+	t.attempt, t.document, t.halted = nil, d, false
 	t.metrics.published(d)
 	c.orders.follow(former, incumbent)
 	c.adopt(incumbent, now)
@@ -119,6 +121,7 @@ func (t *Tuner) rewriteDocument(ctx context.Context, now time.Time) error {
 	if t.o.Settings.Mode == Observe {
 		return errors.New("the parameter document was removed; observe mode does not write it again")
 	}
+	t.supersede(now)
 	t.document.Revision = max(t.document.Revision, c.lastSample.Plugin.Newest)
 	c.adopt(c.incumbent, now)
 	a := c.decide(store.KindDrift, Sample{To: now, State: Unknown}, c.incumbent, fmt.Sprintf("the parameter document was removed: %s is written again", c.incumbent))

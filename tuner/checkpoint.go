@@ -30,6 +30,8 @@ type checkpoint struct {
 	Orders    orders        `json:"orders"`
 	// Exposed is when candidates were in force.
 	Exposed exposure `json:"exposed,omitempty"`
+	// Candidate is the lease of the one in force as this is saved.
+	Candidate *stretch `json:"candidate,omitempty"`
 }
 
 type triedRecord struct {
@@ -117,6 +119,9 @@ func (t *Tuner) checkpoint() checkpoint {
 		Memory: c.memory, Cooldown: c.cooldown, Aborts: c.aborts, ShedAfter: c.shedAt, Sheds: c.sheds, Sequence: t.seq,
 		Orders:  c.orders,
 		Exposed: c.exposed,
+	}
+	if d := t.document; d.Trial != nil && d.Trial.Assignment.Mode != store.AssignNone {
+		k.Candidate = &stretch{d.UpdatedAt, d.Trial.ExpiresAt}
 	}
 	for p, f := range c.climber.Tried {
 		k.Tried = append(k.Tried, triedRecord{Params: p, Times: f.times, Until: f.until, Aborted: f.aborted, Predicted: f.predicted, Sense: f.sense})

@@ -71,6 +71,19 @@ func (e exposure) late(decided time.Time, was, is *store.Document, now time.Time
 	return e
 }
 
+// ended adds the candidate that was in force when the checkpoint was saved, if the
+// document has gone on since: how that came to be was not saved.
+func (e exposure) ended(candidate *stretch, d *store.Document, now time.Time) exposure {
+	if candidate == nil || !candidate.From.Before(d.UpdatedAt) {
+		return e
+	}
+	to := sooner(candidate.To, sooner(d.UpdatedAt, now))
+	if !candidate.From.Before(to) {
+		return e
+	}
+	return e.add(candidate.From, to)
+}
+
 // left adds the candidate that an earlier tuner left in force.
 func (e exposure) left(d *store.Document, now time.Time) exposure {
 	t := d.Trial

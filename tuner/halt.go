@@ -16,10 +16,11 @@ func (t *Tuner) halt(ctx context.Context, now time.Time, why error) error {
 		return t.recordPending(ctx, now)
 	}
 	c := t.control
+	t.supersede(now)
 	c.adopt(c.incumbent, now)
 	a := c.decide(store.KindHold, Sample{To: now, State: Unknown}, c.incumbent, "plugins run their static configuration and nothing is tuned: "+why.Error())
 	a.decision.Evidence = nil
-	t.halted, t.pending, t.attempt = true, action{}, nil
+	t.halted, t.attempt = true, nil
 	return t.act(ctx, now, a)
 }
 

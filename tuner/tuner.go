@@ -59,8 +59,9 @@ type Tuner struct {
 	turn     chan struct{}
 	obeyed   int
 	control  *controller
-	document *store.Document // as last seen or written
-	pending  action          // decided at since, not yet recorded or published
+	document *store.Document   // as last seen or written
+	pending  action            // decided at since, not yet recorded or published
+	owed     []*store.Decision // published, superseded, and not yet recorded
 	since    time.Time
 	attempt  *store.Document // whose writing failed, or seemed to
 	unsaved  bool            // the checkpoint is out of date
@@ -287,15 +288,41 @@ func (t *Tuner) dropTrial(now time.Time) {
 	t.pending = t.prepare(now, t.control.abandon(now))
 }
 
+// supersede what is pending by something new. A change that was published is owed
+// its record, and a candidate whose end was not has run until now.
+func (t *Tuner) supersede(now time.Time) {
+	switch {
+	case t.pending.change != nil:
+		t.control.exposed = t.control.exposed.late(t.since, t.document, &store.Document{}, now)
+	case t.pending.decision != nil:
+		t.owed = append(t.owed, t.pending.decision)
+	}
+	t.pending = action{}
+}
+
+// recordPending writes the records that are owed, then that of the pending decision.
 func (t *Tuner) recordPending(_ context.Context, now time.Time) error {
+	for len(t.owed) > 0 {
+		if err := t.enter(now, t.owed[0]); err != nil {
+			return err
+		}
+		t.owed = t.owed[1:]
+	}
 	d := t.pending.decision
 	if d == nil {
 		return nil
 	}
+	if err := t.enter(now, d); err != nil {
+		return err
+	}
+	t.pending.decision = nil
+	return nil
+}
+
+func (t *Tuner) enter(now time.Time, d *store.Decision) error {
 	if err := t.record(now, d); err != nil {
 		return fmt.Errorf("recording decision %s: %w", d.ID, err)
 	}
-	t.pending.decision = nil
 	t.announce(d)
 	return nil
 }

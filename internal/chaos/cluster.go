@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -157,13 +156,18 @@ func (v *watch) written(p *process, before, after *corev1.ConfigMap) {
 	v.signed(before.Annotations[configmap.WriterAnnotation], after.Annotations[configmap.WriterAnnotation])
 }
 
-// signed notes who was deposed: another has signed after it.
+// signed notes who was deposed: another has signed after it. A ConfigMap whose
+// signature was taken out by hand is anyone's.
 func (v *watch) signed(former, writer string) {
 	if former == writer {
+		return
+	}
+	if former == "" {
+		delete(v.deposed, writer)
 		return
 	}
 	if v.deposed[writer] {
 		v.violate("who was deposed writes no more", "%s signs after %s", writer, former)
 	}
-	v.deposed[former] = cmp.Or(former != "", v.deposed[former])
+	v.deposed[former] = true
 }

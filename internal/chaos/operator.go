@@ -49,14 +49,17 @@ func (w *world) restartDeposed() error {
 	return nil
 }
 
-// obeyed notes a command that was carried out.
-func (v *watch) obeyed(p *process, c tuner.Command) {
-	switch c.Verb {
-	case tuner.Pause:
-		v.pauses[p] = p.clock().Add(c.For)
-	case tuner.Resume:
+// obeyed notes a command that was accepted, and whether it is carried out: one that
+// could not be saved may be forgotten.
+func (v *watch) obeyed(p *process, c tuner.Command, done bool) {
+	if c.Verb == tuner.Pause || c.Verb == tuner.Resume {
 		delete(v.pauses, p)
-	case tuner.Revert:
+	}
+	switch {
+	case !done:
+	case c.Verb == tuner.Pause:
+		v.pauses[p] = p.clock().Add(c.For)
+	case c.Verb == tuner.Revert:
 		d := v.w.document()
 		if c.Target == tuner.ToInitial && v.w.plan.settings.Mode != tuner.Observe && d != nil && d.Baseline != v.w.settings.Initial && v.w.settings.Bounds.Contains(v.w.settings.Initial) {
 			v.violate("a revert is obeyed", "%s has %s after it, the initial is %s", p.name, d.Baseline, v.w.settings.Initial)

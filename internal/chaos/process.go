@@ -80,8 +80,8 @@ func (p *process) command(c tuner.Command) error {
 	dead := p.guard(func() {
 		r, err := p.tuner.Obey(context.Background(), p.clock(), p.w.parts.hears(c))
 		p.w.trace("%s: told to %s: %v %s", p.name, c.Verb, err, r.Pending)
-		if err == nil && r.Pending == "" {
-			p.w.watch.obeyed(p, c)
+		if err == nil {
+			p.w.watch.obeyed(p, c, r.Pending == "")
 		}
 	})
 	if dead {

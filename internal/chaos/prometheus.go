@@ -78,8 +78,9 @@ type scraper struct {
 
 func newScraper() *scraper { return &scraper{byKey: map[string]*recorded{}} }
 
-// record a point of the series s.key. As in a TSDB, one that is not newer than the last is refused.
-func (s *scraper) record(plugin bool, at time.Time, v float64, metric func() model.Metric) {
+// record a point of the series s.key. As in a TSDB, one that is not newer than the
+// last is refused.
+func (s *scraper) record(plugin bool, at time.Time, v float64, metric func() model.Metric) (taken bool) {
 	r := s.byKey[string(s.key)]
 	if r == nil {
 		r = &recorded{metric: metric(), plugin: plugin}
@@ -88,13 +89,14 @@ func (s *scraper) record(plugin bool, at time.Time, v float64, metric func() mod
 	}
 	ts := model.TimeFromUnixNano(at.UnixNano())
 	if n := len(r.points); n > 0 && r.points[n-1].Timestamp >= ts {
-		return
+		return false
 	}
 	r.points = append(r.points, model.SamplePair{Timestamp: ts, Value: model.SampleValue(v)})
 	oldest := ts.Add(-history)
 	for r.points[0].Timestamp < oldest {
 		r.points = r.points[1:]
 	}
+	return true
 }
 
 func (s *scraper) scrapeEngine(e *engine, at time.Time) {
@@ -147,6 +149,7 @@ func (s *scraper) scrapeReplica(r *replica, at time.Time) error {
 	metrics := make(chan prometheus.Metric, 1024) // more than a plugin has: Collect does not block
 	r.metrics.Collect(metrics)
 	close(metrics)
+	r.refused = true
 	for m := range metrics {
 		name := r.metrics.name(m.Desc())
 		if name == "" {
@@ -160,13 +163,14 @@ func (s *scraper) scrapeReplica(r *replica, at time.Time) error {
 		for _, l := range d.Label {
 			s.key = append(append(s.key, ' '), l.GetValue()...)
 		}
-		s.record(true, at.Add(r.scrapeSkew), d.GetCounter().GetValue()+d.GetGauge().GetValue(), func() model.Metric {
+		taken := s.record(true, at.Add(r.scrapeSkew), d.GetCounter().GetValue()+d.GetGauge().GetValue(), func() model.Metric {
 			out := model.Metric{model.MetricNameLabel: model.LabelValue(name), "pod": model.LabelValue(r.name)}
 			for _, l := range d.Label {
 				out[model.LabelName(l.GetName())] = model.LabelValue(l.GetValue())
 			}
 			return out
 		})
+		r.refused = r.refused && !taken
 	}
 	return nil
 }

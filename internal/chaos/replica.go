@@ -21,6 +21,7 @@ type replica struct {
 	skew       time.Duration
 	scrapeSkew time.Duration
 	dark       bool // not scraped
+	refused    bool // its scrapes are older than what Prometheus has: a clock went back
 	stuck      bool // does not read the store
 
 	version int       // of the store's content, as read

@@ -81,9 +81,10 @@ func (v *watch) violate(rule, format string, args ...any) {
 
 func (v *watch) struck(f fault) { v.activity.Faults[f.kind]++ }
 
-// jumped excuses a tuner whose clock went forward: it cannot tell that from time.
+// jumped excuses a tuner whose clock went forward, or either way while it was
+// down: it cannot tell that from time.
 func (v *watch) jumped(p *process, by time.Duration) {
-	if by > 0 {
+	if by > 0 || p.tuner == nil {
 		v.excused = v.w.now.Add(exposureWindow)
 		return
 	}
@@ -125,6 +126,9 @@ func (v *watch) published(p *process, before, next *store.Document) {
 		before = v.stored[len(v.stored)-2] // what its readers have
 	}
 	moved := before == nil || before.Baseline != next.Baseline
+	if removed && next.Trial == nil && len(p.journal.records) > 0 && p.journal.incumbent() == next.Baseline {
+		moved = false // written again as this tuner knew it, whatever was there last
+	}
 	ended := before != nil && (before.Trial != nil || removed) && next.Trial == nil
 	if moved {
 		v.moved(p, before, next)
@@ -277,7 +281,7 @@ func (v *watch) judged(p *process, s tuner.Status) {
 	}
 	long := v.w.now.Add(-6 * p.tuner.Interval())
 	for _, r := range v.w.replicas {
-		if !r.dark && r.scrapeSkew == 0 && !r.baselineSince.IsZero() && r.baselineSince.Before(long) {
+		if !r.dark && !r.refused && r.scrapeSkew == 0 && !r.baselineSince.IsZero() && r.baselineSince.Before(long) {
 			v.violate("only a candidate in force is judged as one", "trial %s: %s has run the baseline since %s", s.Trial.ID, r.name, r.baselineSince.Format(time.TimeOnly))
 		}
 	}
