@@ -65,6 +65,61 @@ func TestKillSwitchIsRecordedEvenIfLate(t *testing.T) {
 	}
 }
 
+// The end of a trial that was published keeps its record, and the time its candidate
+// ran on counts, whatever comes between.
+func TestWhatIsOvertakenIsRecordedAndCounted(t *testing.T) {
+	overtakers := map[string]func(f *fixture){
+		"the kill switch":     func(f *fixture) { f.docs.loadErr = &store.StoppedError{Where: "x"} },
+		"someone's document":  func(f *fixture) { f.put(func(d *store.Document) { d.Baseline.MaxWaitingRequests = 2 }) },
+		"a document put away": func(f *fixture) { f.docs.Memory = store.NewMemory("p") },
+	}
+	for name, overtake := range overtakers {
+		t.Run("record/"+name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			f.steps(10)
+			f.startTrial()
+			f.journal.err = errors.New("disk full")
+			if _, err := f.obey(Command{Verb: Pause, Actor: "ann"}); err != nil {
+				t.Fatal(err)
+			}
+			ended := f.document()
+			if ended.Trial != nil {
+				t.Fatal("the trial has not ended")
+			}
+			overtake(f)
+			_ = f.step()
+			f.docs.loadErr, f.journal.err = nil, nil
+			f.steps(2)
+			for _, d := range f.journal.decisions {
+				if d.Kind == store.KindPause && d.Revision == ended.Revision {
+					return
+				}
+			}
+			t.Error("the end of the trial has no record")
+		})
+		t.Run("exposure/"+name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			f.steps(10)
+			f.startTrial()
+			f.docs.swapErr = errors.New("disk full")
+			if _, err := f.obey(Command{Verb: Pause, Actor: "ann"}); err != nil {
+				t.Fatal(err)
+			}
+			before := f.tuner.control.exposed.share(f.now)
+			for range 8 {
+				_ = f.step()
+			}
+			overtake(f)
+			_ = f.step()
+			f.docs.loadErr, f.docs.swapErr = nil, nil
+			f.steps(1)
+			if ran := f.tuner.control.exposed.share(f.now) - before; ran < 2*60/exposureWindow.Seconds() {
+				t.Errorf("a share of %v was counted for the two minutes after the decision", ran)
+			}
+		})
+	}
+}
+
 // An edit by hand need not know of revisions: it is respected, and written again
 // under a new one.
 func TestRespectsAnEditWithoutANewRevision(t *testing.T) {
