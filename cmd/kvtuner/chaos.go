@@ -31,12 +31,14 @@ history and the plugin are the real ones; Prometheus, the engines, the disk and
 the clocks fail at random: errors and lies of Prometheus, dark and replaced
 engines, stores that are down, full, torn or put back to an older state, EPP
 replicas that restart or do not read, a tuner killed at any point, second tuners,
-operators who command it, ConfigMaps that others edit, apply and delete, clocks that jump, load that collapses.
+operators who command it, ConfigMaps that others edit, apply and delete, clocks
+that jump, load that collapses.
 
 After every event the rules are checked: parameters within bounds and step limits,
 at most one trial, none past its expiry, no more time on candidates than allowed,
 the incumbent back after an abort, a record for every change, log and parameters
-in agreement, requests served whatever happens, nothing moved on missing data.
+in agreement, operators obeyed, what others declare left alone, requests served
+whatever happens, nothing moved on missing data.
 
 Schedule N of a campaign has seed --seed + N. A violation is reproduced by its
 seed: --seed S --schedules 1 --verbose prints what happened. The exit code is 1 if
