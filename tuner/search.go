@@ -185,7 +185,7 @@ func (s searcher) home(c *climber, v view) (proposal, bool) {
 	}
 	e := v.model.predict(v.incumbent, p)
 	if d.By < 0 && v.dry() {
-		p, e = s.cautious(p), e.part()
+		p, e = s.ladder.toward(v.incumbent, s.cautious(p), s.settings.Search.MaxStep), e.part()
 	}
 	if e.prior().credible(likelyAlpha).High > s.settings.Trial.MinEffect {
 		return proposal{}, false
