@@ -1,6 +1,7 @@
 package tuner
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -486,7 +487,15 @@ func TestShedsOnCollapse(t *testing.T) {
 }
 
 // A move that turns out worse than what was before is undone.
+// A new incumbent that turns out dear is rolled back, unless the requests are others:
+// then their cost says nothing of the move.
 func TestRollsBackOnProbation(t *testing.T) {
+	for _, longer := range []float64{1, 2} {
+		t.Run(fmt.Sprintf("prompts times %g", longer), func(t *testing.T) { rollsBack(t, longer) })
+	}
+}
+
+func rollsBack(t *testing.T, longer float64) {
 	best := store.Params{MinExternalReusableTokens: 4096, MaxWaitingRequests: 8}
 	var moved time.Duration
 	w := newWorld(t, nil)
@@ -496,6 +505,11 @@ func TestRollsBackOnProbation(t *testing.T) {
 		}
 		return valley(best)(p, at)
 	}
+	w.change = func(s *Sample, _ store.Params) {
+		if moved > 0 {
+			s.Signals.Prompt *= longer
+		}
+	}
 	for w.count(store.KindMove) == 0 {
 		w.run(15 * time.Second)
 	}
@@ -504,7 +518,8 @@ func TestRollsBackOnProbation(t *testing.T) {
 	}
 	moved = w.now.Sub(noon)
 	w.run(4 * time.Minute)
-	if d := w.last(store.KindRollback); d == nil || w.baseline != testSettings().Initial {
+	d := w.last(store.KindRollback)
+	if rolledBack := d != nil && w.baseline == testSettings().Initial; rolledBack != (longer == 1) {
 		t.Errorf("baseline %s, rollback %+v", w.baseline, d)
 	}
 }

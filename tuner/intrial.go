@@ -309,7 +309,10 @@ func (c *controller) moved(s Sample, t *switchback) {
 			before = append(before, b.logCosts...)
 		}
 	}
-	c.probation = &probation{former: c.incumbent, before: before, variance: pooledVariance(before, t.blocks), until: 2 * c.settings.blockSamples()}
+	c.probation = &probation{
+		former: c.incumbent, before: before, variance: pooledVariance(before, t.blocks),
+		until: 2 * c.settings.blockSamples(), requests: t.sums[store.ArmCandidate],
+	}
 	c.incumbent = t.proposal.params
 	c.climber.succeeded(t.proposal, c.settings.Search, s.To)
 	c.aborts, c.sheds = 0, 0

@@ -14,16 +14,23 @@ type probation struct {
 	before []float64 // the former incumbent's log costs, in the trial
 	after  []float64
 	until  int // samples
+	// requests of the candidate, in the trial.
+	requests Signals
 	// variance of one sample's log cost.
 	variance float64
 }
 
 // onProbation rolls a move back when the new incumbent surely costs more than
 // the old one did, by as much as would have been worth a move. The interval is
-// that of the trials: it may be looked at after every sample.
+// that of the trials: it may be looked at after every sample. Other requests than
+// those of the trial end the probation: what they cost says nothing of the move.
 func (c *controller) onProbation(s Sample, logCost float64) (action, bool) {
 	p := c.probation
 	if p == nil || !c.settings.has(Probation) {
+		return action{}, false
+	}
+	if c.settings.has(ChangeDetection) && otherWorkload(p.requests, s.Signals, float64(c.settings.Trial.MinRequests)) {
+		c.probation = nil
 		return action{}, false
 	}
 	p.after = append(p.after, logCost)
