@@ -59,7 +59,7 @@ func TestSeedsThatFoundBugs(t *testing.T) {
 			t.Errorf("seed %d after %s: %s: %s", v.Seed, v.After, v.Rule, v.Detail)
 		}
 	}
-	for _, seed := range []uint64{1145, 2732, 2789, 3442, 3511, 3808, 4161, 4475, 5777, 5895, 7248, 7258, 7588} {
+	for _, seed := range []uint64{1145, 2732, 2789, 3442, 3511, 3808, 4161, 4475, 5777, 5895, 7248, 7258, 7588, 9792} {
 		for _, v := range (Options{Disk: DefaultDisk, Cluster: DefaultCluster}).schedule(seed).violations {
 			t.Errorf("seed %d after %s: %s: %s", v.Seed, v.After, v.Rule, v.Detail)
 		}

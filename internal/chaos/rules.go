@@ -98,6 +98,18 @@ func (j *journal) of(revision int64) *store.Decision {
 	return nil
 }
 
+// clamped tells that the latest record that could change the incumbent is that of
+// someone's document, of which only this much was permitted: the store may have had
+// no room for it until another record came to be of the same revision.
+func (j *journal) clamped(incumbent store.Params) bool {
+	for i := len(j.records) - 1; i >= 0; i-- {
+		if d := j.records[i]; d.From != d.To || d.Kind == store.KindDrift {
+			return d.Kind == store.KindDrift && d.To == incumbent
+		}
+	}
+	return false
+}
+
 // restartedSince tells that a tuner has taken over after the last record of a
 // revision below this one.
 func (j *journal) restartedSince(revision int64) bool {

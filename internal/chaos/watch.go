@@ -161,6 +161,9 @@ func (v *watch) moved(p *process, before, next *store.Document) {
 		}
 	case store.KindAdopt, store.KindReconcile, store.KindDrift, store.KindRollback, store.KindRevert:
 	default:
+		if p.journal.clamped(next.Baseline) {
+			return
+		}
 		v.violate("records say what was done", "record %s of kind %s moved the incumbent to %s", d.ID, d.Kind, next.Baseline)
 	}
 }
