@@ -89,8 +89,8 @@ bin/etcd bin/kube-apiserver: e2e/kube/apiserver/go.mod
 		-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))" \
 		-o $(CURDIR)/bin/kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
 
-e2e-kube: build bin/etcd bin/kube-apiserver ## store, failover, access, manifests and chart against a real API server
-	cd e2e/kube && KVTUNER_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 20m . -v
+e2e-kube: build bin/etcd bin/kube-apiserver ## store, failover (KILLS=50), access, manifests and chart against a real API server
+	cd e2e/kube && KVTUNER_BIN=$(CURDIR)/bin KILLS=$(KILLS) $(GO) test -count=1 -timeout 20m . -v
 
 lint-kube: ## vet, staticcheck and go.mod of that module
 	cd e2e/kube && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./... && $(GO) mod tidy -diff
