@@ -8,7 +8,7 @@ CYCLONEDX   := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 PACKAGES    := ./...
 KUBERNETES  := 1.35.3
 
-.PHONY: chaos help pictures demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-web e2e-gie e2e-kube lint-kube e2e-llmd fuzz soak vuln sbom licenses bin/llmd.mod
+.PHONY: chaos help pictures demo build test test-gie test-llmd build-llmd lint lint-gie bench e2e e2e-web e2e-gie e2e-kube lint-kube e2e-llmd fuzz soak vuln sbom licenses bin/llmd.mod bin/epp
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,7 +89,10 @@ bin/etcd bin/kube-apiserver: e2e/kube/apiserver/go.mod
 		-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))" \
 		-o $(CURDIR)/bin/kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
 
-e2e-kube: build bin/etcd bin/kube-apiserver ## store, failover (KILLS=50), access, manifests and chart against a real API server
+bin/epp:
+	cd plugin/gie && $(GO) build -o $(CURDIR)/bin/epp ./cmd/epp
+
+e2e-kube: build bin/epp bin/etcd bin/kube-apiserver ## store, failover (KILLS=50), access, manifests and chart against a real API server
 	cd e2e/kube && KVTUNER_BIN=$(CURDIR)/bin KILLS=$(KILLS) $(GO) test -count=1 -timeout 20m . -v
 
 lint-kube: ## vet, staticcheck and go.mod of that module

@@ -35,14 +35,11 @@ defaults: {mode: enforce}
 	address := r.address(t)
 	ready := func(context.Context) string { return fetch(t, http.DefaultClient, address+"/readyz") }
 
+	// No test before this one, by the names of the files, has installed it.
 	eventually(t, "the kind that is not there to be told of", func(ctx context.Context) bool {
 		return strings.Contains(ready(ctx), "discovery of InferencePools: ") && strings.Contains(ready(ctx), "install the CustomResourceDefinition")
 	})
-	raw, err := os.ReadFile("testdata/inferencepools.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	apply(t, "", parse(t, string(raw)), false)
+	defineInferencePools(t)
 
 	began := time.Now()
 	labelled(t, ns, "cm-a", "a", "")
@@ -105,6 +102,20 @@ defaults: {mode: enforce}
 		}
 		labelled(t, ns, "cm-b", "b", "")
 		takenOver(t, ns, address, "b", "cm-b")
+	})
+}
+
+// defineInferencePools installs the definition of InferencePools.
+func defineInferencePools(t *testing.T) {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/inferencepools.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, "", parse(t, string(raw)), false)
+	eventually(t, "the kind InferencePool", func(context.Context) bool {
+		_, err := admin.Discovery().ServerResourcesForGroupVersion("inference.networking.k8s.io/v1")
+		return err == nil
 	})
 }
 
