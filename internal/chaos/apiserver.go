@@ -97,7 +97,7 @@ func (s *apiServer) hold(on bool) {
 		if on {
 			fields := fmt.Sprintf(`{"f:data":{"f:%s":{}}}`, configmap.DefaultKey)
 			cm.ManagedFields = append(cm.ManagedFields, metav1.ManagedFieldsEntry{
-				Manager: manifest, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+				Manager: manifest, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(fields),
 			})
 		}
 	})
