@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kvtuner/kvtuner/tuner"
+	"github.com/kvtuner/kvtuner/tuner/connect"
 )
 
 // flushTimeout bounds the sending of what waits when the daemon stops.
@@ -101,8 +101,8 @@ func (t *told) ExportSpans(ctx context.Context, batch []sdktrace.ReadOnlySpan) e
 
 func newSpanClient(c tuner.TracingConfig) (*http.Client, error) {
 	transport, err := config.NewRoundTripperFromConfig(config.HTTPClientConfig{
-		TLSConfig: config.TLSConfig{CAFile: c.CAFile}, ProxyConfig: config.ProxyConfig{ProxyFromEnvironment: true},
-	}, "tracing")
+		TLSConfig: config.TLSConfig{CARef: c.CAFile}, ProxyConfig: config.ProxyConfig{ProxyFromEnvironment: true},
+	}, "tracing", config.WithSecretManager(connect.Files{}))
 	if err != nil {
 		return nil, fmt.Errorf("tracing.caFile: %w", err)
 	}
@@ -127,7 +127,7 @@ func (h headerFiles) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	for _, line := range h.lines {
 		name, path, _ := strings.Cut(line, ":")
-		value, err := os.ReadFile(strings.TrimSpace(path))
+		value, err := tuner.ReadFile(strings.TrimSpace(path), tuner.MaxFile)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("tracing.headerFiles: %w", err), r.Body.Close())
 		}

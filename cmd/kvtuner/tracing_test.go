@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -100,6 +101,18 @@ func TestAnOutageOfTheReceiverIsToldOnce(t *testing.T) {
 	}
 }
 
+// A certificate authority is read as carefully as any other file.
+func TestSpanClientAuthority(t *testing.T) {
+	client, err := newSpanClient(tuner.TracingConfig{CAFile: os.DevNull})
+	if err == nil {
+		defer client.CloseIdleConnections()
+		_, err = client.Get("https://127.0.0.1:1")
+	}
+	if err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("got %v, want \"not a regular file\"", err)
+	}
+}
+
 // Credentials do not follow a redirect, and a file that is not there is named.
 func TestSpanClient(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("redirect followed") }))
@@ -110,6 +123,7 @@ func TestSpanClient(t *testing.T) {
 	for name, tc := range map[string]struct{ file, says string }{
 		"redirect": {token, "set tracing.endpoint"},
 		"no file":  {token + "-gone", "tracing.headerFiles"},
+		"a device": {os.DevNull, "not a regular file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, err := newSpanClient(tuner.TracingConfig{HeaderFiles: []string{"Authorization: " + tc.file}})

@@ -107,6 +107,27 @@ func TestQueryCarries(t *testing.T) {
 	}
 }
 
+// A file that a setting names is read with a limit, whoever reads it.
+func TestFilesAreBounded(t *testing.T) {
+	endless := write(t, "endless", strings.Repeat("x", tuner.MaxFile+1))
+	s := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("Prometheus was asked") })
+	for setting, c := range map[string]tuner.PrometheusConfig{
+		"headerFiles":             {HeaderFiles: []string{"X-Api-Key: " + endless}},
+		"bearerTokenFile":         {BearerTokenFile: endless},
+		"basicAuth.passwordFile":  {BasicAuth: tuner.BasicAuth{Username: "me", PasswordFile: endless}},
+		"oauth2.clientSecretFile": {OAuth2: tuner.OAuth2{ClientID: "me", ClientSecretFile: endless, TokenURL: s.URL}},
+		"tls.caFile":              {TLS: tuner.TLSOptions{CAFile: endless}},
+		"tls.certFile":            {TLS: tuner.TLSOptions{CertFile: endless, KeyFile: endless}},
+	} {
+		t.Run(setting, func(t *testing.T) {
+			c.URL = s.URL
+			if err := ask(t, c); err == nil || !strings.Contains(err.Error(), "is larger than") {
+				t.Errorf("got %v, want that the file is too large", err)
+			}
+		})
+	}
+}
+
 func TestTokenFileIsReadAgain(t *testing.T) {
 	var got string
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {

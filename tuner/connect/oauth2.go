@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -24,7 +23,7 @@ import (
 // the one of OAuth2 lets each query wait for those before it.
 func newTokens(c tuner.PrometheusConfig, settings config.HTTPClientConfig, next http.RoundTripper) http.RoundTripper {
 	return &tokens{next: next, issue: (&authority{
-		settings: c.OAuth2, timeout: c.Timeout, proxy: settings.Proxy(), tls: config.TLSConfig{CAFile: c.TLS.CAFile, InsecureSkipVerify: c.TLS.InsecureSkipVerify},
+		settings: c.OAuth2, timeout: c.Timeout, proxy: settings.Proxy(), tls: config.TLSConfig{CARef: c.TLS.CAFile, InsecureSkipVerify: c.TLS.InsecureSkipVerify},
 	}).token}
 }
 
@@ -85,11 +84,11 @@ type authority struct {
 
 // token asks for one.
 func (a *authority) token() (*oauth2.Token, error) {
-	secret, err := os.ReadFile(a.settings.ClientSecretFile)
+	secret, err := tuner.ReadFile(a.settings.ClientSecretFile, tuner.MaxFile)
 	if err != nil {
 		return nil, fmt.Errorf("prometheus.oauth2.clientSecretFile: %w", err)
 	}
-	tls, err := config.NewTLSConfig(&a.tls)
+	tls, err := config.NewTLSConfig(&a.tls, config.WithSecretManager(Files{}))
 	if err != nil {
 		return nil, fmt.Errorf("prometheus.tls: %w", err)
 	}

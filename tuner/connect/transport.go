@@ -3,12 +3,12 @@ package connect
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -50,7 +50,7 @@ func newTransport(c tuner.PrometheusConfig) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, err
 	}
-	next, err := config.NewRoundTripperFromConfig(settings, "prometheus", config.WithIdleConnTimeout(idleTimeout), config.WithUserAgent("kvtuner"))
+	next, err := config.NewRoundTripperFromConfig(settings, "prometheus", config.WithIdleConnTimeout(idleTimeout), config.WithUserAgent("kvtuner"), config.WithSecretManager(Files{}))
 	if err != nil {
 		return nil, fmt.Errorf("prometheus: %w", err)
 	}
@@ -60,18 +60,29 @@ func newTransport(c tuner.PrometheusConfig) (http.RoundTripper, error) {
 	return &answers{next: &headers{next: next, base: base, fixed: fixed, files: files}}, nil
 }
 
+// Files is what the library of Prometheus reads certificates and credentials with:
+// its own reading has no limit. It implements config.SecretManager, whose
+// references are paths.
+type Files struct{}
+
+// Fetch implements config.SecretManager.
+func (Files) Fetch(_ context.Context, path string) (string, error) {
+	raw, err := tuner.ReadFile(path, tuner.MaxFile)
+	return strings.TrimSpace(string(raw)), err
+}
+
 // clientConfig is the configuration in the terms of Prometheus itself.
 func clientConfig(c tuner.PrometheusConfig) (config.HTTPClientConfig, error) {
 	h := config.DefaultHTTPClientConfig
 	h.TLSConfig = config.TLSConfig{
-		CAFile: c.TLS.CAFile, CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile,
+		CARef: c.TLS.CAFile, CertRef: c.TLS.CertFile, KeyRef: c.TLS.KeyFile,
 		ServerName: c.TLS.ServerName, InsecureSkipVerify: c.TLS.InsecureSkipVerify,
 	}
 	if c.BearerTokenFile != "" {
-		h.Authorization = &config.Authorization{Type: "Bearer", CredentialsFile: c.BearerTokenFile}
+		h.Authorization = &config.Authorization{Type: "Bearer", CredentialsRef: c.BearerTokenFile}
 	}
 	if c.BasicAuth.Username != "" {
-		h.BasicAuth = &config.BasicAuth{Username: c.BasicAuth.Username, PasswordFile: c.BasicAuth.PasswordFile}
+		h.BasicAuth = &config.BasicAuth{Username: c.BasicAuth.Username, PasswordRef: c.BasicAuth.PasswordFile}
 	}
 	switch c.Proxy {
 	case "":
@@ -133,7 +144,7 @@ func (t *headers) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Add(h.name, h.value)
 	}
 	for _, h := range t.files {
-		value, err := os.ReadFile(h.value)
+		value, err := tuner.ReadFile(h.value, tuner.MaxFile)
 		if err != nil {
 			return nil, fmt.Errorf("prometheus.headerFiles, %s: %w", h.name, err)
 		}

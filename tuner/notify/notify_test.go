@@ -212,6 +212,23 @@ func TestFailuresAreCountedAndSaid(t *testing.T) {
 	}
 }
 
+// A file that a setting names is read with a limit.
+func TestFilesAreBounded(t *testing.T) {
+	url, got := target(t)
+	endless := file(t, strings.Repeat("x", tuner.MaxFile+1))
+	for says, c := range map[string]tuner.NotificationConfig{
+		"urlFile: ":   {URLFile: endless},
+		"tokenFile: ": {URL: url, TokenFile: endless},
+	} {
+		c.Name, c.Format = "hook", tuner.NotifyJSON
+		b := newBench(t, false, c)
+		b.deliver(t.Context(), b.o.Targets[0], decision(store.KindMove, "p"))
+		if log := b.log.String(); !strings.Contains(log, says) || !strings.Contains(log, "is larger than") || len(got) != 0 {
+			t.Errorf("the log says %s and %d were sent, want that the %sis too large", log, len(got), says)
+		}
+	}
+}
+
 // A target that hangs delays nobody: the queue fills, and what does not fit is
 // counted.
 func TestAppendNeverWaits(t *testing.T) {

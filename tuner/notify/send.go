@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/kvtuner/kvtuner/store"
@@ -58,7 +57,7 @@ func judge(status int) error {
 func newRequest(ctx context.Context, t tuner.NotificationConfig, body []byte) (*http.Request, error) {
 	address := t.URL
 	if t.URLFile != "" {
-		read, err := os.ReadFile(t.URLFile)
+		read, err := tuner.ReadFile(t.URLFile, tuner.MaxFile)
 		if err != nil {
 			return nil, fmt.Errorf("urlFile: %w", err)
 		}
@@ -71,7 +70,7 @@ func newRequest(ctx context.Context, t tuner.NotificationConfig, body []byte) (*
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "kvtuner")
 	if t.TokenFile != "" {
-		token, err := os.ReadFile(t.TokenFile)
+		token, err := tuner.ReadFile(t.TokenFile, tuner.MaxFile)
 		if err != nil {
 			return nil, fmt.Errorf("tokenFile: %w", err)
 		}

@@ -6,11 +6,11 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
+
+	"github.com/kvtuner/kvtuner/tuner"
 )
 
 // operator is someone who may change what a pool does.
@@ -34,17 +34,9 @@ var (
 // a token of at least 16 characters. Empty lines and those that start with # are
 // skipped. An error never holds a token.
 func readOperators(path string) ([]operator, error) {
-	f, err := os.Open(path)
+	raw, err := tuner.ReadFile(path, maxTokenFile)
 	if err != nil {
 		return nil, fmt.Errorf("web.tokenFile: %w", err)
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("web.tokenFile: %w", err)
-	}
-	if len(raw) > maxTokenFile {
-		return nil, fmt.Errorf("web.tokenFile: %q is larger than %d bytes", path, maxTokenFile)
 	}
 	operators, err := parseOperators(raw)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
+
+	"github.com/kvtuner/kvtuner/tuner"
 )
 
 // TLSFiles are a server's PEM files. ClientCA may be empty: no client is then
@@ -39,9 +40,9 @@ func (f TLSFiles) Config(log *slog.Logger) (*tls.Config, error) {
 }
 
 func (f TLSFiles) load() (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	pair, err := f.pair()
 	if err != nil {
-		return nil, fmt.Errorf("web.tls.certFile and keyFile: %w", err)
+		return nil, err
 	}
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
@@ -50,7 +51,7 @@ func (f TLSFiles) load() (*tls.Config, error) {
 	if f.ClientCA == "" {
 		return c, nil
 	}
-	pem, err := os.ReadFile(f.ClientCA)
+	pem, err := tuner.ReadFile(f.ClientCA, tuner.MaxFile)
 	if err != nil {
 		return nil, fmt.Errorf("web.tls.clientCAFile: %w", err)
 	}
@@ -59,4 +60,21 @@ func (f TLSFiles) load() (*tls.Config, error) {
 		return nil, errors.New("web.tls.clientCAFile: holds no PEM certificate")
 	}
 	return c, nil
+}
+
+// pair is the server's own certificate and its key.
+func (f TLSFiles) pair() (tls.Certificate, error) {
+	cert, err := tuner.ReadFile(f.Cert, tuner.MaxFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("web.tls.certFile: %w", err)
+	}
+	key, err := tuner.ReadFile(f.Key, tuner.MaxFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("web.tls.keyFile: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("web.tls.certFile and keyFile: %w", err)
+	}
+	return pair, nil
 }

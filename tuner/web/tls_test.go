@@ -206,10 +206,12 @@ func TestServerCertificateIsRotated(t *testing.T) {
 func TestTLSFilesThatAreRefused(t *testing.T) {
 	cert, key := newAuthority(t).issue("localhost")
 	for says, f := range map[string]web.TLSFiles{
-		"web.tls.certFile and keyFile: ":                         {Cert: "/nowhere", Key: key},
-		"web.tls.clientCAFile: open":                             {Cert: cert, Key: key, ClientCA: "/nowhere"},
-		"web.tls.clientCAFile: holds no PEM certificate":         {Cert: cert, Key: key, ClientCA: key},
-		"web.tls.certFile and keyFile: tls: failed to find cert": {Cert: key, Key: key},
+		"web.tls.certFile: open":                                  {Cert: "/nowhere", Key: key},
+		"web.tls.keyFile: open":                                   {Cert: cert, Key: "/nowhere"},
+		`web.tls.clientCAFile: "/dev/null" is not a regular file`: {Cert: cert, Key: key, ClientCA: os.DevNull},
+		"web.tls.clientCAFile: open":                              {Cert: cert, Key: key, ClientCA: "/nowhere"},
+		"web.tls.clientCAFile: holds no PEM certificate":          {Cert: cert, Key: key, ClientCA: key},
+		"web.tls.certFile and keyFile: tls: failed to find cert":  {Cert: key, Key: key},
 	} {
 		if _, err := f.Config(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v, want %q", f, err, says)
