@@ -256,6 +256,9 @@ func refused(status string, body []byte) error {
 	if err := json.Unmarshal(body, &r); err != nil || r.Error == nil {
 		return fmt.Errorf("it answered %s (does --address lead to another service?)", status)
 	}
+	if r.Error.Code == web.CodeUnauthorized {
+		return withExitCode(fmt.Errorf("%w (--token-file, or --cert and --key, say who you are)", r.Error))
+	}
 	return withExitCode(r.Error)
 }
 

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -69,6 +71,27 @@ func report(stderr io.Writer, err error) int {
 		return coded.code
 	}
 	return exitFailure
+}
+
+// markHelp tells why help could not be written to stdout: cobra would not say.
+func markHelp(root *cobra.Command, stdout io.Writer) *error {
+	failed := new(error)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		var text bytes.Buffer
+		root.SetOut(&text)
+		help(c, args)
+		root.SetOut(stdout)
+		_, *failed = stdout.Write(text.Bytes())
+	})
+	return failed
+}
+
+// isWriteError tells whether it is the output that failed, such as of --version on a
+// full disk, and not the command line.
+func isWriteError(err error) bool {
+	var e *fs.PathError
+	return errors.As(err, &e) && e.Op == "write"
 }
 
 // markStart tells whether a command began its work: an error before that is

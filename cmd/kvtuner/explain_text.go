@@ -33,11 +33,19 @@ func explain(w io.Writer, d store.Decision) {
 	row("to", toWords(d))
 	t.Flush()
 	if d.Evidence == nil {
-		fmt.Fprintln(w, "\nNo measurements were needed for this decision.")
+		fmt.Fprintln(w, "\n"+withoutEvidence(d.Kind))
 		return
 	}
 	explainEvidence(w, *d.Evidence)
 	explainQueries(w, d)
+}
+
+// withoutEvidence says where to look for it.
+func withoutEvidence(k store.Kind) string {
+	if k == store.KindApprove || k == store.KindReject {
+		return "What it answers has the measurements: kvtuner history --kind propose"
+	}
+	return "No measurements were needed for this decision."
 }
 
 func explainEvidence(w io.Writer, e store.Evidence) {

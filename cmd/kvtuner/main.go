@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -31,12 +32,12 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	started := markStart(root)
+	started, unhelped := markStart(root), markHelp(root, stdout)
 	err := root.ExecuteContext(ctx)
-	if err != nil && !*started {
+	if err != nil && !*started && !isWriteError(err) {
 		err = usage(err)
 	}
-	return report(stderr, err)
+	return report(stderr, cmp.Or(err, *unhelped))
 }
 
 func newRootCommand() *cobra.Command {
