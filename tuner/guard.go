@@ -5,13 +5,9 @@ import (
 	"math"
 )
 
-// breach says why a candidate must go at once; empty means it may stay. It is
-// judged against what the incumbent delivered before the trial, on every sample
-// the candidate is in force, its washout included.
-//
-//   - Errors above the allowed share, and above the incumbent's.
-//   - The SLO broken, while the incumbent kept it.
-func (g Guard) breach(s, incumbent Signals) string {
+// erring says that requests fail, more than allowed and more than under the
+// incumbent; empty if they do not.
+func (g Guard) erring(s, incumbent Signals) string {
 	if served := s.Requests + s.Errors; served >= minGuardRequests {
 		errors := s.Errors / served
 		before := incumbent.Errors / max(incumbent.Requests+incumbent.Errors, 1)
@@ -19,10 +15,18 @@ func (g Guard) breach(s, incumbent Signals) string {
 			return fmt.Sprintf("%.1f%% of requests failed, above %.1f%% (guard.maxErrorShare)", 100*errors, 100*g.MaxErrorShare)
 		}
 	}
+	return ""
+}
+
+// breach says why a candidate must go at once; empty means it may stay. It is
+// judged against what the incumbent delivered before the trial, on every sample
+// the candidate is in force, its washout included, but for a shed's: nothing
+// completes, which was not so before; or the SLO is broken, which the incumbent kept.
+func (g Guard) breach(s, incumbent Signals) string {
 	if s.stalled() && !incumbent.stalled() {
 		return fmt.Sprintf("nothing has completed in %.0f s while %.0f requests wait", s.Seconds, s.Waiting())
 	}
-	if g.broken(s) && !g.broken(incumbent) {
+	if g.broken(s) && !g.broken(incumbent) && !incumbent.stalled() {
 		return fmt.Sprintf("only %.1f%% of requests had a TTFT of at most %v, below %.1f%% (guard.within)", 100*s.Within(), g.TTFT, 100*g.Within)
 	}
 	return ""

@@ -72,7 +72,7 @@ func (c *controller) inTrial(o observation) action {
 	if why := c.guardTrial(s); why != "" {
 		return c.finish(s, aborted, nil, why)
 	}
-	if s.State == OK && c.settings.has(ChangeDetection) && t.workloadMoved(s.Signals, float64(c.settings.Trial.MinRequests)) {
+	if s.State == OK && c.settings.has(ChangeDetection) && t.proposal.origin != fromShed && t.workloadMoved(s.Signals, float64(c.settings.Trial.MinRequests)) {
 		return c.outdated(s)
 	}
 	if !c.trialInForce(s) && !t.acked.IsZero() { // a replica has restarted
@@ -149,12 +149,18 @@ func (c *controller) guardTrial(s Sample) string {
 	if !t.onCandidate || s.State != OK {
 		return ""
 	}
+	if why := c.settings.Guard.erring(s.Signals, t.before); why != "" {
+		return why
+	}
+	if t.proposal.origin == fromShed && !c.beyondWashout(s) {
+		return "" // what the collapse has left is slow, whoever works it off
+	}
 	if why := c.settings.Guard.breach(s.Signals, t.before); why != "" {
 		return why
 	}
 	cost, ok := c.settings.Objective.Cost(s.Signals)
 	reference := t.blocks[0].logCosts
-	if !ok || len(reference) == 0 || t.proposal.origin == fromShed && !c.beyondWashout(s) {
+	if !ok || len(reference) == 0 {
 		return ""
 	}
 	if !c.settings.Guard.regressed(math.Log(cost), mean(reference), longRunVariance(reference)) {

@@ -85,7 +85,8 @@ func (t *switchback) begin(candidate bool, now time.Time) {
 }
 
 // workloadMoved tells that the requests are no longer those of before the trial,
-// so that its blocks cannot be compared.
+// so that its blocks cannot be compared. Not for a shed: what gets through a collapse
+// are other requests than what waits in it.
 func (t *switchback) workloadMoved(s Signals, least float64) bool {
 	t.latest = append(t.latest, s)
 	t.latest = t.latest[max(0, len(t.latest)-t.fullBlock):]
